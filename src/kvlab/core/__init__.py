@@ -1,0 +1,1 @@
+"""Pure values and arithmetic: no files, processes, network, clock or randomness."""

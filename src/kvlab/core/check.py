@@ -1,0 +1,72 @@
+"""Plan against observation, name by name: agrees, differs, or not seen."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from kvlab.core.observation import Observation
+from kvlab.core.plan import EngineId, Expected, Plan
+
+
+class CheckRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One planned quantity beside what the engine said. `difference` is seen minus planned, in `unit`."""
+
+    name: str
+    unit: str
+    planned: float | None
+    seen: float | str | None
+    verdict: Literal["agrees", "differs", "not seen"]
+    difference: float | None = None
+    tolerance: float | None = None
+    line: str | None = None
+    likely_because: str | None = None
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """All rows of one comparison; without a plan, what the log says (planned is None, verdict "not seen" never used)."""
+
+    schema: Literal["kvlab/check@1"] = "kvlab/check@1"
+    engine: EngineId
+    rows: tuple[CheckRow, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing differs and at least one line agreed."""
+        verdicts = [row.verdict for row in self.rows]
+        return "differs" not in verdicts and "agrees" in verdicts
+
+
+def compare(plan: Plan, observation: Observation) -> Check:
+    """Every quantity that the plan expects, against the last line of that name in the log."""
+    rows = tuple(_row(expected, observation) for expected in plan.expects)
+    version = observation.version or plan.engine.version
+    return Check(engine=EngineId(observation.engine, version), rows=rows)
+
+
+def _row(expected: Expected, observation: Observation) -> CheckRow:
+    seen = observation.get(expected.name)
+    if seen is None or isinstance(seen.value, str):
+        return CheckRow(
+            name=expected.name,
+            unit=expected.unit,
+            planned=expected.value,
+            seen=None,
+            verdict="not seen",
+            tolerance=expected.tolerance,
+            likely_because="the log never states it",
+        )
+    difference = seen.value - expected.value
+    agrees = abs(difference) <= expected.tolerance
+    return CheckRow(
+        name=expected.name,
+        unit=expected.unit,
+        planned=expected.value,
+        seen=seen.value,
+        verdict="agrees" if agrees else "differs",
+        difference=difference,
+        tolerance=expected.tolerance,
+        line=seen.line,
+        likely_because=None if agrees else f"planned because {expected.because}",
+    )

@@ -1,0 +1,130 @@
+"""The parts that every engine folder has, as types: the contract between kvlab and an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from kvlab.core.layout import Layout
+from kvlab.core.model import Doubt, Model
+from kvlab.core.observation import Failure, Observation, Said
+from kvlab.core.plan import Ask, Capacity, Expected, KvCost, Launch, LedgerLine, Plan
+
+
+class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU as the driver reports it. `usable_bytes` is what cudaMemGetInfo calls total."""
+
+    name: str
+    title: str
+    usable_bytes: int
+    bandwidth: float
+    """Memory bandwidth in bytes per second."""
+    compute_capability: tuple[int, int] | None = None
+    source: str
+    aliases: tuple[str, ...] = ()
+
+
+class Deployment(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine's planner is given: the model, the request, and the memory it may carve up.
+
+    `pool_bytes` is the cache memory of one GPU rank; None when neither a GPU nor a pool is known.
+    """
+
+    model: Model
+    layout: Layout
+    ask: Ask
+    gpu: Gpu | None
+    pool_bytes: int | None
+
+
+class Carved(msgspec.Struct, frozen=True, kw_only=True):
+    """How an engine carves the layout: the cost of a request, the capacity of the pool, what the log will say."""
+
+    kv: KvCost
+    capacity: Capacity | None
+    context: int
+    """Tokens that one request may hold (the engine's max model length)."""
+    cache_lines: tuple[LedgerLine, ...] = ()
+    expects: tuple[Expected, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+
+
+class Planner(msgspec.Struct, frozen=True, kw_only=True):
+    """capacity.py: how the engine turns a layout and a pool into blocks, tokens and concurrency."""
+
+    dtypes: tuple[str, ...]
+    """Cache dtypes to offer as alternatives, the default first."""
+    default_util: float | None
+    """The engine's default share of GPU memory (None: it has no such notion)."""
+    carve: Callable[[Deployment], Carved]
+    token_bytes: Callable[[Model, Layout, str, int], int]
+    """(model, layout, dtype, tp) -> bytes that one token adds on one rank, all layers, before paging and windows."""
+    sequence_bytes: Callable[[Model, Layout, str, int, int], int]
+    """(model, layout, dtype, tp, tokens) -> bytes of one sequence on one rank before paging."""
+
+
+class Launcher(msgspec.Struct, frozen=True, kw_only=True):
+    """launch.py: the command line of a plan, and how a started server is recognised and stopped."""
+
+    command: Callable[[Deployment, Carved, str], Launch]
+    """(deployment, carved, source) -> argv with the trade-off behind each flag; "{port}" stands for the port."""
+    ready_path: str
+    """GET path that answers 200 once requests are served."""
+    default_port: int
+    binary: Callable[[], str | None]
+    """The executable that would be run, or None when it is not installed here."""
+    missing: str
+    """One line that says how to get the engine."""
+
+
+class LogReader(msgspec.Struct, frozen=True, kw_only=True):
+    """log.py: the lines that state a quantity, and the reader that sums or selects among them."""
+
+    said: tuple[Said, ...]
+    recognises: Callable[[str], bool]
+    """Whether a line could only come from this engine."""
+    read: Callable[[Iterable[str]], Observation]
+
+
+class MetricMap(msgspec.Struct, frozen=True, kw_only=True):
+    """metrics.py: the engine's own metric names -> kvlab's words.
+
+    The words: running, waiting, kv_used_ratio, preemptions_total, prefix_queries_tokens_total, prefix_hits_tokens_total,
+    prompt_tokens_total, generation_tokens_total. A word whose metric is absent is absent: never zero.
+    """
+
+    prefix: str
+    read: Callable[[Mapping[str, str]], dict[str, float]]
+    """Texts by path ("/metrics", "/slots") -> values by word."""
+    paths: tuple[str, ...]
+
+
+class Failures(msgspec.Struct, frozen=True):
+    """errors.py: the lines that announce a failed start."""
+
+    rules: tuple[Failure, ...]
+
+
+class TokenApi(msgspec.Struct, frozen=True, kw_only=True):
+    """api.py: the engine's tokenizer endpoints, as request bodies and readers of the answer."""
+
+    tokenize: Callable[[str, str, bool], tuple[str, dict[str, object]]]
+    """(model, text, special tokens added) -> path and JSON body."""
+    tokens: Callable[[object], list[int]]
+    detokenize: Callable[[str, list[int]], tuple[str, dict[str, object]]]
+    text: Callable[[object], str]
+
+
+class Engine(msgspec.Struct, frozen=True, kw_only=True):
+    """__init__.py: the engine's name and the version whose rules the folder holds by default."""
+
+    name: str
+    title: str
+    version: str
+    kv_flag: str
+    """The flag that names the cache dtype, for advice."""
+
+
+Part = Engine | Planner | Launcher | LogReader | MetricMap | Failures | TokenApi
+PlanText = Callable[[Plan], str]

@@ -1,0 +1,53 @@
+"""The facts of a published model, parsed once."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Kind = Literal["computed", "read", "measured", "estimated"]
+"""Where a number comes from: exact arithmetic, the engine's own words, a measurement, or an estimate with a range."""
+
+
+class Doubt(msgspec.Struct, frozen=True):
+    """Something that may change the answer and was not understood: the config key, and what it could mean."""
+
+    key: str
+    text: str
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where the facts came from."""
+
+    name: str
+    kind: Literal["hub", "folder", "config", "gguf"]
+    revision: str | None = None
+
+
+class Weights(msgspec.Struct, frozen=True):
+    """Bytes of the checkpoint, all ranks together."""
+
+    bytes: int
+    kind: Kind
+    because: str
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """What the planner, the launcher and the report need to know of a config."""
+
+    name: str
+    model_type: str
+    architectures: tuple[str, ...] = ()
+    dtype: str | None = None
+    """The checkpoint's compute dtype in torch's words ("bfloat16"); None when the config does not say."""
+    context: int | None = None
+    """Native context in tokens; None when the config does not say."""
+    layers: int = 0
+    hidden: int | None = None
+    heads: int | None = None
+    vocab: int | None = None
+    weight_format: str | None = None
+    """"gguf", or the quantisation method that the config declares; None for plain weights."""
+    kv_cache_format: str | None = None
+    """The cache format that the checkpoint itself asks for ("fp8"), if it does."""

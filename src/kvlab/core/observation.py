@@ -1,0 +1,64 @@
+"""What an engine said or a scrape showed, each number with the line it came from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """One number (or word) that the engine stated."""
+
+    name: str
+    value: float | str
+    unit: str
+    line: str
+    line_number: int | None = None
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything read from one log or server. A name that is absent was not seen: that is neither yes nor no."""
+
+    engine: str
+    version: str | None = None
+    seen: tuple[Seen, ...] = ()
+
+    def get(self, name: str) -> Seen | None:
+        """The last statement of that name; None when it was not seen."""
+        return next((item for item in reversed(self.seen) if item.name == name), None)
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A line that an engine writes: the quantity's name, its unit, and a pattern whose group 1 is the value.
+
+    `scale` turns the printed number into the unit (MiB to bytes). The comment above each names versions that print it.
+    """
+
+    name: str
+    unit: str
+    pattern: re.Pattern[str]
+    scale: float = 1.0
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """A line that means the start has failed (or will): its code, title, cause and what to do."""
+
+    code: str
+    title: str
+    pattern: re.Pattern[str]
+    why: str
+    do: tuple[str, ...]
+
+
+def read_lines(lines: Iterable[str], said: tuple[Said, ...]) -> list[Seen]:
+    """Every statement in `lines` that a pattern of `said` matches, in order, with its line number from 1."""
+    found = []
+    for number, line in enumerate(lines, 1):
+        for item in said:
+            if match := item.pattern.search(line):
+                text = match.group(1).replace(",", "")
+                value: float | str = text if item.unit == "word" else float(text) * item.scale
+                found.append(Seen(name=item.name, value=value, unit=item.unit, line=line.strip(), line_number=number))
+    return found

@@ -1,0 +1,181 @@
+"""The plan: what was asked, the ledger of bytes, the capacity that follows, the verdict and the launch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from kvlab.core.model import Doubt, Kind, Origin
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a user may say about a deployment. None: not said, the engine's own default holds."""
+
+    engine: str = "vllm"
+    engine_version: str | None = None
+    gpu: str | None = None
+    gpu_gib: float | None = None
+    gpus: int | None = None
+    tp: int | None = None
+    pp: int = 1
+    dp: int = 1
+    dcp: int = 1
+    ep: int = 1
+    kv_dtype: str | None = None
+    kv_dtype_k: str | None = None
+    kv_dtype_v: str | None = None
+    context: int | None = None
+    users: int | None = None
+    util: float | None = None
+    weights_gib: float | None = None
+    overhead_gib: float | None = None
+    pool_gib: float | None = None
+    block_size: int | None = None
+    max_num_batched_tokens: int | None = None
+    max_num_seqs: int | None = None
+    prefix_caching: bool | None = None
+    mamba_cache_mode: str | None = None
+    engine_args: tuple[tuple[str, str], ...] = ()
+    parallel: int | None = None
+    kv_unified: bool | None = None
+    swa_full: bool = False
+    ubatch: int | None = None
+
+    def arg(self, flag: str) -> str | None:
+        """The value of an `--engine-arg`, the last one given; None when it was not."""
+        return next((value for name, value in reversed(self.engine_args) if name == flag), None)
+
+
+class EngineId(msgspec.Struct, frozen=True):
+    """An engine and the version whose rules were applied."""
+
+    name: str
+    version: str
+
+
+class LayoutLine(msgspec.Struct, frozen=True):
+    """A row of the layout in bytes on one GPU rank, before the engine's paging."""
+
+    kind: str
+    layers: int
+    bytes_per_token: int
+    bytes_per_sequence: int
+    window: int | None = None
+
+
+class KvCost(msgspec.Struct, frozen=True):
+    """What one token, and one request of `context` tokens, cost on one GPU as the engine charges them."""
+
+    dtype: str
+    bytes_per_token: int
+    bytes_per_sequence: int | None
+    context: int | None
+
+
+class LedgerLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A named amount of memory. `low` and `high` bound an estimate and equal `bytes` otherwise.
+
+    Lines with a negative amount are taken away; the line "pool" is the sum of those above it.
+    """
+
+    name: str
+    bytes: int
+    kind: Kind
+    low: int
+    high: int
+    because: str
+
+
+class Capacity(msgspec.Struct, frozen=True, kw_only=True):
+    """What the pool holds. `tokens` and `max_concurrency` are the numbers that the engine itself prints."""
+
+    pool_bytes: int
+    block_size: int
+    num_blocks: int
+    tokens: int
+    max_concurrency: float
+    longest_request_tokens: int
+
+
+class Alternative(msgspec.Struct, frozen=True):
+    """The same pool with another cache dtype."""
+
+    kv_dtype: str
+    tokens: int | None
+    max_concurrency: float | None
+    fits: bool | None
+
+
+class ContextLine(msgspec.Struct, frozen=True):
+    """Cache of one request at a context length, by cache dtype; concurrency is None without a pool."""
+
+    context: int
+    kv_dtype: str
+    bytes_per_sequence: int
+    concurrency: float | None
+
+
+class Move(msgspec.Struct, frozen=True):
+    """Something that would make more room, and the tokens it buys."""
+
+    text: str
+    gain_tokens: int | None
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Whether one request of the asked context fits."""
+
+    code: Literal["fits", "fits_with_smaller_dtype", "does_not_fit", "unknown"]
+    text: str
+    moves: tuple[Move, ...] = ()
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """A flag of the launch command with its trade-off."""
+
+    flag: str
+    value: str | None
+    because: str
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """How to start the engine: argv, environment and files to write, each flag explained."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str] = {}
+    files: dict[str, str] = {}
+    flags: tuple[Flag, ...] = ()
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True):
+    """A number that the engine's log will state if the plan is right.
+
+    `tolerance` is in the same unit: half of the last printed digit for exact lines, the range for estimates.
+    """
+
+    name: str
+    value: float
+    unit: str
+    kind: Kind
+    tolerance: float
+    because: str
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A deployment thought through; `kvlab check` compares `expects` with the engine's words."""
+
+    schema: Literal["kvlab/plan@1"] = "kvlab/plan@1"
+    source: Origin
+    engine: EngineId
+    layout: tuple[LayoutLine, ...]
+    kv: KvCost
+    ledger: tuple[LedgerLine, ...]
+    capacity: Capacity | None
+    alternatives: tuple[Alternative, ...]
+    contexts: tuple[ContextLine, ...]
+    verdict: Verdict
+    launch: Launch
+    expects: tuple[Expected, ...]
+    doubts: tuple[Doubt, ...]
+    ask: Ask

@@ -1,0 +1,28 @@
+"""How an engine stores a cached vector: values packed in blocks, with the scales that go with them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kvlab.core.errors import BadInput
+
+
+class Storage(msgspec.Struct, frozen=True):
+    """A storage format: `block_bytes` bytes hold `block_values` values.
+
+    `head_scale_bytes` are kept beside every vector of every head and token, for keys and for values each.
+    """
+
+    name: str
+    block_bytes: int
+    block_values: int = 1
+    head_scale_bytes: int = 0
+
+    def row_bytes(self, values: int) -> int:
+        """Bytes of one row of `values` values. Raises BadInput when the row does not divide into blocks."""
+        blocks, rest = divmod(values, self.block_values)
+        if rest:
+            raise BadInput(
+                f"{self.name} stores {self.block_values} values a block and cannot hold rows of {values}; choose another dtype"
+            )
+        return blocks * self.block_bytes

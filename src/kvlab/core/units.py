@@ -1,0 +1,56 @@
+"""Bytes, tokens and times as people write and read them."""
+
+from __future__ import annotations
+
+from kvlab.core.errors import BadInput
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+_TOKEN_SUFFIX = {"k": KIB, "m": MIB}
+
+
+def ceil_div(amount: int, unit: int) -> int:
+    """Smallest number of `unit`s that holds `amount`."""
+    return -(-amount // unit)
+
+
+def round_up(amount: int, unit: int) -> int:
+    """Smallest multiple of `unit` that holds `amount`."""
+    return ceil_div(amount, unit) * unit
+
+
+def parse_tokens(text: str, what: str) -> int:
+    """Tokens from "32768", "32,768", "32k" or "1M"; k and M are 1,024 and 1,048,576, as context lengths are quoted."""
+    plain = text.strip().replace(",", "").replace("_", "").lower()
+    scale = _TOKEN_SUFFIX.get(plain[-1:], 1)
+    digits = plain[:-1] if scale > 1 else plain
+    try:
+        tokens = round(float(digits) * scale)
+    except (ValueError, OverflowError):
+        raise BadInput(f"{what} {text!r} is not a number of tokens; write 32768 or 32k") from None
+    if tokens < 1:
+        raise BadInput(f"{what} {text!r} must be at least 1 token")
+    return tokens
+
+
+def gib(amount: float) -> str:
+    """Bytes as "4.78 GiB"."""
+    return f"{amount / GIB:,.2f} GiB"
+
+
+def size(amount: float) -> str:
+    """Bytes in the largest unit that keeps the number at least 1: "144 KiB", "1.13 GiB"."""
+    sign, amount = ("-", -amount) if amount < 0 else ("", amount)
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if amount >= unit:
+            return f"{sign}{amount / unit:,.2f}".rstrip("0").rstrip(".") + f" {name}"
+    return f"{sign}{amount:,.0f} B"
+
+
+def seconds(amount: float) -> str:
+    """Seconds as "12.3 ms", "1.24 s" or "3 min 20 s"."""
+    if amount >= 60:
+        whole = round(amount)
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{amount:.2f} s" if amount >= 1 else f"{amount * 1000:.1f} ms"
