@@ -1,0 +1,118 @@
+"""The record: every step of one experiment in one versioned envelope, from which every report is rendered."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from kvlab.core.check import Check
+from kvlab.core.comparison import ComparisonRow
+from kvlab.core.measure import MetricSample, PoolUse
+from kvlab.core.plan import Plan
+from kvlab.core.quality import Prefix, Quality
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the numbers were made: no host name, no user, no path."""
+
+    system: str
+    processor: str
+    cores: int
+    memory_bytes: int
+    python: str
+    accelerators: tuple[str, ...] = ()
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What was sent: the same in every run of an experiment."""
+
+    dataset: str
+    prompts: int
+    input_tokens: int | None
+    """Tokens per prompt when all have the same length."""
+    output_tokens: int
+    concurrency: int | None
+    """Closed loop: requests in flight."""
+    rate: float | None
+    """Open loop: requests a second."""
+    seed: int
+
+
+class RunRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The few numbers of a request that the plots need; times in seconds."""
+
+    scheduled: float
+    ttft: float | None
+    tpot: float | None
+    e2e: float | None
+    prompt_tokens: int | None
+    output_tokens: int | None
+    error: str | None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One load run of one arm; `metrics` holds the keys of vLLM's result file (mean_ttft_ms, output_throughput ...)."""
+
+    block: int
+    arm: Literal["a", "b"]
+    folder: str
+    """Where its files lie, relative to the lab."""
+    metrics: dict[str, float]
+    completed: int
+    failed: int
+    rows: tuple[RunRow, ...]
+    samples: tuple[MetricSample, ...]
+    pool: PoolUse
+
+
+class Arm(msgspec.Struct, frozen=True, kw_only=True):
+    """One configuration: its plan, and the plan against the engine's own log."""
+
+    label: str
+    plan: Plan
+    check: Check | None
+
+
+class PoolPeak(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the load ever filled the pool. None: the engine does not say."""
+
+    a_peak_usage: float | None
+    b_peak_usage: float | None
+    filled: bool | None
+
+
+class AbVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """B against A in one word, in one sentence, and why."""
+
+    code: Literal["better", "worse", "no_difference_seen", "inconclusive"]
+    text: str
+    because: tuple[str, ...]
+
+
+class Ab(msgspec.Struct, frozen=True, kw_only=True):
+    """`kvlab ab`: what the contract promises."""
+
+    schema: Literal["kvlab/ab@1"] = "kvlab/ab@1"
+    arms: dict[str, Arm]
+    performance: tuple[ComparisonRow, ...]
+    quality: Quality | None
+    prefix: Prefix | None
+    pool: PoolPeak
+    verdict: AbVerdict
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything of one lab: kept as record.json, rendered as report.html."""
+
+    schema: Literal["kvlab/record@1"] = "kvlab/record@1"
+    title: str
+    created: str
+    """UTC, ISO 8601."""
+    finished: str | None
+    kvlab_version: str
+    command: tuple[str, ...]
+    machine: Machine
+    load: Load | None
+    runs: tuple[Run, ...]
+    ab: Ab | None
