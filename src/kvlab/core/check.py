@@ -25,7 +25,7 @@ class CheckRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """All rows of one comparison; without a plan, what the log says (planned is None, verdict "not seen" never used)."""
+    """All rows of one comparison. Without a plan: what the log says, with `planned` None."""
 
     schema: Literal["kvlab/check@1"] = "kvlab/check@1"
     engine: EngineId

@@ -1,4 +1,4 @@
-"""The one family of errors whose text is meant for the user: one line that says what, where and what to do."""
+"""Errors whose text is meant for the user: one line that says what, where and what to do."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class State(msgspec.Struct, frozen=True):
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """Layers that keep the same thing.
 
-    Per token: `heads` keys of `k_dim` values and `heads` values of `v_dim` values ("latent" keeps one key only, and every
+    Per token: `heads` keys of `k_dim` values and `heads` values of `v_dim` values ("latent" keeps one key, and every
     tensor-parallel rank a copy of it). Per sequence: `state`. A `window` bounds the tokens kept ("window": the last
     `window`; "chunked": those of the running chunk).
     """

@@ -23,6 +23,7 @@ class Storage(msgspec.Struct, frozen=True):
         blocks, rest = divmod(values, self.block_values)
         if rest:
             raise BadInput(
-                f"{self.name} stores {self.block_values} values a block and cannot hold rows of {values}; choose another dtype"
+                f"{self.name} stores {self.block_values} values a block and cannot hold rows of {values};"
+                " choose another cache dtype"
             )
         return blocks * self.block_bytes

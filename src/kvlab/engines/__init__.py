@@ -1,0 +1,65 @@
+"""Engines: one folder each, with the same parts. A folder's name is its registration."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TypeVar
+
+from kvlab.core.engine import Engine, Failures, Launcher, LogReader, MetricMap, Part, Planner, TokenApi
+from kvlab.core.errors import BadInput, nearest
+
+T = TypeVar("T", bound=Part)
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Engine names as `--engine` takes them, sorted."""
+    here = Path(__file__).parent
+    return tuple(sorted(path.parent.name.replace("_", "-") for path in here.glob("*/__init__.py")))
+
+
+def _part(engine: str, file: str, kind: type[T]) -> T:
+    if engine not in names():
+        raise BadInput(f"no engine called {engine!r}; {nearest(engine, names())}")
+    module = import_module(f"kvlab.engines.{engine.replace('-', '_')}{file and '.' + file}")
+    found = [value for value in vars(module).values() if isinstance(value, kind)]
+    if len(found) != 1:
+        raise TypeError(f"{module.__name__} must hold exactly one {kind.__name__}, it holds {len(found)}")
+    return found[0]
+
+
+def engine(name: str) -> Engine:
+    """The engine's identity. Raises BadInput naming the nearest engine when there is none of that name."""
+    return _part(name, "", Engine)
+
+
+def planner(name: str) -> Planner:
+    """How the engine carves a layout into blocks."""
+    return _part(name, "capacity", Planner)
+
+
+def launcher(name: str) -> Launcher:
+    """The engine's command line and how to recognise that it serves."""
+    return _part(name, "launch", Launcher)
+
+
+def log_reader(name: str) -> LogReader:
+    """The engine's log lines."""
+    return _part(name, "log", LogReader)
+
+
+def metric_map(name: str) -> MetricMap:
+    """The engine's metric names."""
+    return _part(name, "metrics", MetricMap)
+
+
+def failures(name: str) -> Failures:
+    """The lines that announce a failed start."""
+    return _part(name, "errors", Failures)
+
+
+def token_api(name: str) -> TokenApi:
+    """The engine's tokenizer endpoints."""
+    return _part(name, "api", TokenApi)
