@@ -91,7 +91,8 @@ class MetricMap(msgspec.Struct, frozen=True, kw_only=True):
     """metrics.py: the engine's own metric names -> kvlab's words.
 
     The words: running, waiting, kv_used_ratio, preemptions_total, prefix_queries_tokens_total,
-    prefix_hits_tokens_total, prompt_tokens_total, generation_tokens_total. A word whose metric is absent is absent: never zero.
+    prefix_hits_tokens_total, prompt_tokens_total, generation_tokens_total. A word whose metric is absent is absent,
+    never zero.
     """
 
     prefix: str
