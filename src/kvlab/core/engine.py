@@ -72,8 +72,8 @@ class Launcher(msgspec.Struct, frozen=True, kw_only=True):
     ready_path: str
     """GET path that answers 200 once requests are served."""
     default_port: int
-    binary: Callable[[], str | None]
-    """The executable that would be run, or None when it is not installed here."""
+    binary: Callable[[Ask], tuple[str, ...] | None]
+    """What stands for argv[0] on this machine (("/usr/bin/vllm",)); None when the engine is not installed here."""
     missing: str
     """One line that says how to get the engine."""
 
