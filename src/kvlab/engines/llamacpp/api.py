@@ -1,0 +1,31 @@
+"""llama-server's tokenizer endpoints."""
+
+from __future__ import annotations
+
+from kvlab.core.engine import TokenApi
+from kvlab.core.errors import ServerRefused
+
+
+def _tokenize(model: str, text: str, special: bool) -> tuple[str, dict[str, object]]:
+    return "/tokenize", {"content": text, "add_special": special}
+
+
+def _tokens(answer: object) -> list[int]:
+    tokens = answer.get("tokens") if isinstance(answer, dict) else None
+    if not isinstance(tokens, list) or not all(isinstance(token, int) for token in tokens):
+        raise ServerRefused("/tokenize did not answer with a list of token ids; is this a llama-server?")
+    return tokens
+
+
+def _detokenize(model: str, tokens: list[int]) -> tuple[str, dict[str, object]]:
+    return "/detokenize", {"tokens": tokens}
+
+
+def _text(answer: object) -> str:
+    text = answer.get("content") if isinstance(answer, dict) else None
+    if not isinstance(text, str):
+        raise ServerRefused("/detokenize did not answer with a text; is this a llama-server?")
+    return text
+
+
+TOKEN_API = TokenApi(tokenize=_tokenize, tokens=_tokens, detokenize=_detokenize, text=_text)

@@ -1,0 +1,243 @@
+"""What a llama-server holds: contexts and slots are asked for, the bytes follow exactly."""
+
+from __future__ import annotations
+
+from kvlab.core.engine import Carved, Deployment, Planner
+from kvlab.core.errors import BadInput, MissingFact
+from kvlab.core.layout import Layout, Row
+from kvlab.core.model import Doubt, Model
+from kvlab.core.plan import Ask, Capacity, Expected, KvCost, LedgerLine
+from kvlab.core.units import GIB, MIB
+from kvlab.engines.llamacpp.cells import (
+    AUTO_SLOTS,
+    F32_BYTES,
+    STORAGES,
+    UBATCH,
+    Cells,
+    Types,
+    cells,
+    longest_context,
+    most_slots,
+    part_bytes,
+    state_bytes,
+    total_bytes,
+    types,
+)
+
+_PRINTED = 0.005 * MIB
+"""Half of the last digit that the log prints (two decimals of a MiB)."""
+
+
+def _asked_types(ask: Ask) -> Types:
+    both = ask.kv_dtype or "f16"
+    return types(f"{ask.kv_dtype_k or both}/{ask.kv_dtype_v or both}")
+
+
+def _shape(deployment: Deployment, storage: Types) -> Cells:
+    """The caches that are meant: `--context` is `-c`, unless users or a pool are named (docs/decisions/0003)."""
+    ask, native = deployment.ask, deployment.model.context
+    slots = ask.parallel or ask.users or AUTO_SLOTS
+    named = ask.parallel or ask.users or ask.pool_gib
+    unified = ask.kv_unified if ask.kv_unified is not None else not named
+    ubatch = ask.ubatch or UBATCH
+    if ask.pool_gib is not None and ask.parallel is None and ask.users is None:
+        return _fill_with_slots(deployment, storage, unified)
+    if ask.context is None and ask.pool_gib is not None:
+        shape = cells(256 * slots, slots, unified=unified, ubatch=ubatch, swa_full=ask.swa_full)
+        n_ctx = longest_context(deployment.layout, storage, round(ask.pool_gib * GIB), shape, native)
+        if n_ctx == 0:
+            raise BadInput(f"--pool-gib {ask.pool_gib:g} holds no context of 256 tokens in {slots} slots; give more")
+    elif ask.context is None:
+        if native is None:
+            raise MissingFact("the model does not state its context; give --context N")
+        n_ctx = native if unified else native * slots
+    else:
+        per_user = ask.users is not None and ask.parallel is None and not unified
+        n_ctx = ask.context * slots if per_user else ask.context
+    return cells(n_ctx, slots, unified=unified, ubatch=ubatch, swa_full=ask.swa_full)
+
+
+def _fill_with_slots(deployment: Deployment, storage: Types, unified: bool) -> Cells:
+    ask = deployment.ask
+    context = ask.context or deployment.model.context
+    if context is None:
+        raise MissingFact("the model does not state its context; give --context N")
+    one = cells(context, 1, unified=unified, ubatch=ask.ubatch or UBATCH, swa_full=ask.swa_full)
+    slots = most_slots(deployment.layout, storage, round((ask.pool_gib or 0) * GIB), one)
+    if slots == 0:
+        need = total_bytes(deployment.layout, one, storage) / GIB
+        raise BadInput(
+            f"--pool-gib {ask.pool_gib:g} does not hold one request of {context:,} tokens in {storage.name}:"
+            f" it needs {need:.4f} GiB; shorten --context or choose a smaller cache dtype"
+        )
+    total = one.n_ctx_seq * slots
+    return cells(total, slots, unified=unified, ubatch=one.ubatch, swa_full=ask.swa_full)
+
+
+def _check_native(model: Model, shape: Cells) -> None:
+    roomy = shape.unified and shape.slots > 1
+    if model.context is not None and shape.n_ctx_seq > -(-model.context // 256) * 256 * (shape.slots if roomy else 1):
+        raise BadInput(
+            f"context {shape.n_ctx_seq:,} is above the {model.context:,} tokens that {model.name} was trained for;"
+            " lower --context"
+        )
+
+
+def _carve(deployment: Deployment) -> Carved:
+    model, layout, ask = deployment.model, deployment.layout, deployment.ask
+    if (ask.tp or 1) > 1 or ask.pp > 1:
+        raise BadInput(
+            "llama.cpp splits layers over GPUs with --tensor-split; kvlab plans it on one device: leave out --tp/--pp"
+        )
+    storage = _asked_types(ask)
+    if storage.key != storage.value and any(row.kind == "latent" for row in layout.rows):
+        raise BadInput(
+            f"llama.cpp refuses different cache types for keys and values ({storage.name}) on a latent cache"
+        )
+    shape = _shape(deployment, storage)
+    _check_native(model, shape)
+    per_request = min(shape.n_ctx_seq, model.context or shape.n_ctx_seq)
+    one = cells(shape.n_ctx_seq, 1, unified=shape.unified, ubatch=shape.ubatch, swa_full=shape.swa_full)
+    whole = total_bytes(layout, shape, storage)
+    concurrent = shape.slots if not shape.unified else min(shape.slots, shape.n_ctx / per_request)
+    return Carved(
+        kv=KvCost(
+            dtype=storage.name,
+            bytes_per_token=token_bytes(model, layout, storage.name, 1),
+            bytes_per_sequence=total_bytes(layout, one, storage),
+            context=per_request,
+        ),
+        capacity=Capacity(
+            pool_bytes=whole,
+            block_size=1,
+            num_blocks=shape.n_ctx,
+            tokens=shape.n_ctx,
+            max_concurrency=float(concurrent),
+            longest_request_tokens=per_request,
+        ),
+        context=per_request,
+        cache_lines=tuple(_cache_lines(layout, shape, storage)) + tuple(_buffers(model, shape)),
+        expects=tuple(_expects(model, layout, shape, storage)),
+        doubts=tuple(_doubts(model, layout)),
+    )
+
+
+def _groups(layout: Layout) -> dict[str, list[Row]]:
+    """Rows by the cache object that llama.cpp makes of them, in the order in which it prints them."""
+    groups: dict[str, list[Row]] = {}
+    for row in layout.rows:
+        name = "state" if row.kind == "state" else "window" if row.window else "full"
+        groups.setdefault(name, []).append(row)
+    return groups
+
+
+def _cache_lines(layout: Layout, shape: Cells, storage: Types) -> list[LedgerLine]:
+    lines = []
+    for name, rows in _groups(layout).items():
+        if name == "state":
+            size = state_bytes(rows, shape.slots)
+            because = f"recurrent state in f32, one per slot, {shape.slots} slots, whatever the context"
+        else:
+            size = sum(part_bytes(rows, shape, storage))
+            because = (
+                f"{sum(len(r.layers) for r in rows)} layers x {shape.of(rows[0]):,} cells x {shape.streams} streams"
+                f" in {storage.name}"
+            )
+        lines.append(_exact(f"kv_{name}", size, because))
+    return lines
+
+
+def _buffers(model: Model, shape: Cells) -> list[LedgerLine]:
+    if model.vocab is None or model.hidden is None:
+        return []
+    low = shape.ubatch * model.hidden * F32_BYTES * 8
+    high = shape.ubatch * model.vocab * F32_BYTES + low
+    return [
+        _exact("output_buffer", _output_bytes(model, shape), f"{shape.slots} slots x {model.vocab:,} logits x 4 B"),
+        LedgerLine(
+            name="compute_buffer",
+            bytes=round((low * high) ** 0.5),
+            kind="estimated",
+            low=low,
+            high=high,
+            because="activations of one micro-batch; the high end reserves logits for all of its tokens",
+        ),
+    ]
+
+
+def _output_bytes(model: Model, shape: Cells) -> int:
+    return shape.slots * (model.vocab or 0) * F32_BYTES
+
+
+def _exact(name: str, size: int, because: str) -> LedgerLine:
+    return LedgerLine(name=name, bytes=size, kind="computed", low=size, high=size, because=because)
+
+
+def _expects(model: Model, layout: Layout, shape: Cells, storage: Types) -> list[Expected]:
+    rows = [
+        _count("n_ctx", shape.n_ctx, "tokens", "-c, rounded up to 256 per stream"),
+        _count("n_ctx_seq", shape.n_ctx_seq, "tokens", "one stream's share of -c"),
+        _count("slots", shape.slots, "slots", "-np"),
+        _count(
+            "n_ctx_slot", min(shape.n_ctx_seq, model.context or shape.n_ctx_seq), "tokens", "what one request may hold"
+        ),
+    ]
+    for name, group in _groups(layout).items():
+        if name == "state":
+            rows.append(_bytes("kv_state_bytes", state_bytes(group, shape.slots), "f32 state of every slot"))
+            continue
+        key, value = part_bytes(group, shape, storage)
+        because = f"cells x layers x row bytes of {storage.name}"
+        rows += [
+            _count(f"kv_{name}_cells", shape.of(group[0]), "cells", "context, window and micro-batch, padded to 256"),
+            _count(f"kv_{name}_layers", sum(len(r.layers) for r in group), "layers", "layers that own such a cache"),
+            _bytes(f"kv_{name}_k_bytes", key, because),
+            _bytes(f"kv_{name}_v_bytes", value, because),
+            _bytes(f"kv_{name}_bytes", key + value, because),
+        ]
+    if model.vocab is not None:
+        rows.append(_bytes("output_buffer_bytes", _output_bytes(model, shape), "slots x vocabulary x 4 B"))
+    return rows
+
+
+def _bytes(name: str, value: int, because: str) -> Expected:
+    return Expected(name=name, value=value, unit="bytes", kind="computed", tolerance=_PRINTED, because=because)
+
+
+def _count(name: str, value: int, unit: str, because: str) -> Expected:
+    return Expected(name=name, value=value, unit=unit, kind="computed", tolerance=0, because=because)
+
+
+def _doubts(model: Model, layout: Layout) -> list[Doubt]:
+    if layout.windowed and model.weight_format != "gguf":
+        return [
+            Doubt(
+                "sliding_window",
+                "llama.cpp keeps a window only for architectures whose GGUF says so; plan the .gguf file to be sure",
+            )
+        ]
+    return []
+
+
+def token_bytes(model: Model, layout: Layout, dtype: str, tp: int) -> int:
+    """Bytes that one token adds over all layers (llama.cpp has no tensor-parallel ranks: `tp` is 1)."""
+    storage = types(dtype)
+    return sum(len(row.layers) * row.layer_bytes(storage.key, storage.value, tp) for row in layout.rows)
+
+
+def sequence_bytes(model: Model, layout: Layout, dtype: str, tp: int, tokens: int) -> int:
+    """Bytes that a sequence of `tokens` keeps, before cells are padded and micro-batches added."""
+    storage = types(dtype)
+    kept = sum(
+        len(row.layers) * row.kept(tokens) * row.layer_bytes(storage.key, storage.value, tp) for row in layout.rows
+    )
+    return kept + state_bytes(list(layout.only("state")), 1)
+
+
+PLANNER = Planner(
+    dtypes=tuple(STORAGES),
+    default_util=None,
+    carve=_carve,
+    token_bytes=token_bytes,
+    sequence_bytes=sequence_bytes,
+)

@@ -1,0 +1,151 @@
+"""How llama-server turns `-c`, `-np`, `-kvu` and `-ub` into cells, streams and bytes.
+
+Every formula was read in llama.cpp's source and reproduces the sizes its loader prints (tests/golden/llamacpp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from kvlab.core.errors import BadInput, nearest
+from kvlab.core.layout import Layout, Row
+from kvlab.core.storage import Storage
+from kvlab.core.units import ceil_div, round_up
+
+PAD = 256
+"""Contexts and window caches are rounded up to this many cells."""
+AUTO_SLOTS = 4
+"""`-np -1`: four slots that share one cache."""
+UBATCH = 512
+F32_BYTES = 4
+
+STORAGES = {
+    storage.name: storage
+    for storage in (
+        Storage("f16", block_bytes=2),
+        Storage("bf16", block_bytes=2),
+        Storage("f32", block_bytes=4),
+        Storage("q8_0", block_bytes=34, block_values=32),
+        Storage("q5_1", block_bytes=24, block_values=32),
+        Storage("q5_0", block_bytes=22, block_values=32),
+        Storage("q4_1", block_bytes=20, block_values=32),
+        Storage("q4_0", block_bytes=18, block_values=32),
+        Storage("iq4_nl", block_bytes=18, block_values=32),
+    )
+}
+
+
+class Types(msgspec.Struct, frozen=True):
+    """Storage of keys and of values."""
+
+    key: Storage
+    value: Storage
+
+    @property
+    def name(self) -> str:
+        """ "q8_0", or "q8_0/q4_0" when keys and values differ."""
+        return self.key.name if self.key == self.value else f"{self.key.name}/{self.value.name}"
+
+
+def types(name: str) -> Types:
+    """The storage of "q8_0" or "q8_0/q4_0" (keys/values); "auto" is f16. Raises BadInput naming the accepted types."""
+    key, _, value = name.partition("/")
+    return Types(_storage(key), _storage(value or key))
+
+
+def _storage(name: str) -> Storage:
+    storage = STORAGES.get("f16" if name == "auto" else name.lower())
+    if storage is None:
+        raise BadInput(f"llama.cpp has no cache type {name!r}; {nearest(name, STORAGES)}")
+    return storage
+
+
+class Cells(msgspec.Struct, frozen=True, kw_only=True):
+    """The shape of the caches of one server."""
+
+    slots: int
+    unified: bool
+    n_ctx: int
+    """Cells of the full-attention caches, all streams together."""
+    n_ctx_seq: int
+    """Cells of one stream, which is what one sequence may hold."""
+    ubatch: int
+    swa_full: bool
+
+    @property
+    def streams(self) -> int:
+        """Independent caches: one for all slots, or one per slot."""
+        return 1 if self.unified else self.slots
+
+    def of(self, row: Row) -> int:
+        """Cells of one stream of this row's cache."""
+        if row.window is None or self.swa_full:
+            return self.n_ctx_seq
+        windows = row.window * (self.slots if self.unified else 1)
+        return round_up(min(self.n_ctx_seq, windows + self.ubatch), PAD)
+
+
+def cells(n_ctx: int, slots: int, *, unified: bool, ubatch: int = UBATCH, swa_full: bool = False) -> Cells:
+    """The caches of `-c n_ctx -np slots`. Without `unified` the total can grow past `n_ctx`: each slot is padded."""
+    padded = round_up(n_ctx, PAD)
+    per_slot = padded if unified else round_up(padded // slots, PAD)
+    total = padded if unified else per_slot * slots
+    return Cells(
+        slots=slots, unified=unified, n_ctx=total, n_ctx_seq=max(PAD, per_slot), ubatch=ubatch, swa_full=swa_full
+    )
+
+
+def part_bytes(rows: list[Row], shape: Cells, storage: Types) -> tuple[int, int]:
+    """Bytes of keys and of values of the caches of `rows`, all streams."""
+    key = sum(shape.of(r) * len(r.layers) * storage.key.row_bytes(r.heads * r.k_dim) for r in rows) * shape.streams
+    value = sum(shape.of(r) * len(r.layers) * storage.value.row_bytes(r.heads * r.v_dim) for r in rows) * shape.streams
+    return key, value
+
+
+def state_bytes(rows: list[Row], slots: int) -> int:
+    """Bytes of recurrent state, always f32, whatever the context."""
+    values = sum(len(row.layers) * tensor.values for row in rows for tensor in row.state)
+    return values * F32_BYTES * slots
+
+
+def total_bytes(layout: Layout, shape: Cells, storage: Types) -> int:
+    """Bytes of all caches and states of one server."""
+    attention = [row for row in layout.rows if row.kind != "state"]
+    state = [row for row in layout.rows if row.kind == "state"]
+    return sum(part_bytes(attention, shape, storage)) + state_bytes(state, shape.slots)
+
+
+def most_slots(layout: Layout, storage: Types, pool: int, shape: Cells) -> int:
+    """The most slots of `shape`'s context per slot whose caches fit into `pool` bytes; 0 when none does."""
+    return _largest(1 << 12, lambda n: total_bytes(layout, _with_slots(shape, n), storage) <= pool)
+
+
+def _with_slots(shape: Cells, slots: int) -> Cells:
+    total = shape.n_ctx_seq * slots
+    return cells(total, slots, unified=shape.unified, ubatch=shape.ubatch, swa_full=shape.swa_full)
+
+
+def longest_context(layout: Layout, storage: Types, pool: int, shape: Cells, native: int | None) -> int:
+    """The largest `-c` (a multiple of 256 per stream) whose caches fit into `pool` bytes; 0 when none does."""
+    limit = ceil_div(native or 1 << 26, PAD) * (1 if shape.unified else shape.slots)
+    step = PAD * (1 if shape.unified else shape.slots)
+
+    def fits(count: int) -> bool:
+        asked = cells(count * step, shape.slots, unified=shape.unified, ubatch=shape.ubatch, swa_full=shape.swa_full)
+        return total_bytes(layout, asked, storage) <= pool
+
+    return _largest(ceil_div(limit * PAD, step), fits) * step
+
+
+def _largest(limit: int, fits: Callable[[int], bool]) -> int:
+    """The largest count in 0..limit for which the monotone predicate holds (0 is taken to hold)."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
