@@ -1,8 +1,8 @@
 """llama-server's /metrics and /slots in kvlab's words.
 
-There is no cache gauge since May 2025 (builds before it have `kv_cache_usage_ratio`): use is counted from the tokens that
-the working slots hold. Whether slots share one pool cannot be read from a running server, so the ratio to the pool is
-left to whoever knows the plan.
+There is no cache gauge since May 2025 (builds before it have `kv_cache_usage_ratio`): use is counted from the tokens
+that the working slots hold. Whether slots share one pool cannot be read from a running server, so the ratio to the pool
+is left to whoever knows the plan.
 """
 
 from __future__ import annotations

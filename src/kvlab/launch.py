@@ -1,0 +1,242 @@
+"""Start an engine, wait until it serves, notice early when it will not, and stop everything it started."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import msgspec
+
+from kvlab import engines
+from kvlab.core.errors import EngineFailed
+from kvlab.core.observation import Failure
+from kvlab.core.plan import Plan
+
+READY_SECONDS = 900.0
+"""How long an engine may take to load: kernels that compile at the first start take minutes."""
+_POLL_SECONDS = 0.05
+_STOP_SECONDS = 20.0
+
+OnLine = Callable[[str], None]
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A start that can be tried: the words to run, the environment to add, and where it will listen."""
+
+    engine: str
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Base URL on loopback."""
+        return f"http://127.0.0.1:{self.port}"
+
+
+def command(plan: Plan, port: int | None = None) -> Command:
+    """The plan's launch command as it can run on this machine, on `port` or a free one.
+
+    Raises EngineFailed when the engine is not installed or the port is taken.
+    """
+    launcher = engines.launcher(plan.engine.name)
+    program = launcher.binary(plan.ask)
+    if program is None:
+        raise EngineFailed(launcher.missing)
+    if port is not None:
+        _refuse_taken(port)
+    else:
+        port = free_port()
+    words = (word.replace("{port}", str(port)) for word in plan.launch.argv[1:])
+    return Command(engine=plan.engine.name, argv=(*program, *words), env=dict(plan.launch.env), port=port)
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _refuse_taken(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except PermissionError:
+            raise EngineFailed(f"port {port} may not be used by this user; choose one above 1023 with --port") from None
+        except (OSError, OverflowError):
+            raise EngineFailed(
+                f"port {port} is taken{_holder(port)}; choose another --port or stop that process"
+            ) from None
+
+
+def _holder(port: int) -> str:
+    """ " by NAME (pid N)", as far as this user may see."""
+    import psutil
+
+    with suppress(psutil.Error):
+        for connection in psutil.net_connections(kind="tcp"):
+            if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
+                pid = connection.pid
+                return f" by {psutil.Process(pid).name()} (pid {pid})" if pid else ""
+    return ""
+
+
+class Server:
+    """A running engine. Use as a context manager: leaving it, for whatever reason, stops all that was started."""
+
+    def __init__(self, what: Command, log: Path) -> None:
+        self.command = what
+        self.url = what.url
+        self.log = log
+        self._failures = engines.failures(what.engine).rules
+        self._ready_path = engines.launcher(what.engine).ready_path
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as out:
+            self._process = subprocess.Popen(
+                (sys.executable, "-m", "kvlab.supervisor", "--", *what.argv),
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **what.env},
+                start_new_session=True,
+            )
+        self._tail = log.open("r", encoding="utf-8", errors="replace")
+        self._failed: tuple[Failure, str] | None = None
+
+    def wait_ready(self, timeout: float = READY_SECONDS, on_line: OnLine | None = None) -> None:
+        """Returns once requests are served.
+
+        Raises EngineFailed with the line that says why as soon as one appears, when the engine exits, or after
+        `timeout` seconds.
+        """
+        deadline = time.monotonic() + timeout
+        next_probe = 0.0
+        while True:
+            exited = self._process.poll() is not None
+            self._read_log(on_line)
+            if exited:
+                raise self._exit_error("did not start")
+            if self._failed is not None:
+                # a dying engine may print the true cause after the first sign of it
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(timeout=2.0)
+                self._read_log(on_line)
+                raise self._exit_error("did not start")
+            now = time.monotonic()
+            if now > deadline:
+                raise EngineFailed(f"{self.name} was not ready after {timeout:.0f} s; see {self.log}")
+            if now >= next_probe:
+                if _answers(self.url + self._ready_path):
+                    return
+                next_probe = now + 0.2
+            time.sleep(_POLL_SECONDS)
+
+    @property
+    def name(self) -> str:
+        """The engine's name as people write it."""
+        return engines.engine(self.command.engine).title
+
+    def alive(self) -> bool:
+        """Whether the engine still runs."""
+        return self._process.poll() is None
+
+    def died(self) -> EngineFailed | None:
+        """Why the engine is gone, when it is."""
+        if self.alive():
+            return None
+        self._read_log(None)
+        return self._exit_error("died while it was serving")
+
+    def _read_log(self, on_line: OnLine | None) -> None:
+        for line in _whole_lines(self._tail):
+            if on_line is not None:
+                on_line(line)
+            if self._failed is None:
+                rule = next((rule for rule in self._failures if rule.pattern.search(line)), None)
+                self._failed = (rule, line.strip()) if rule else None
+
+    def _exit_error(self, how: str) -> EngineFailed:
+        if self._failed is not None:
+            rule, line = self._failed
+            return EngineFailed(
+                f"{self.name} {how}: {rule.title.lower()} ({line[:200]}); {rule.do[0]}; log: {self.log}"
+            )
+        last = _last_line(self.log)
+        code = self._process.poll()
+        said = f"; its last line: {last[:200]}" if last else ""
+        return EngineFailed(f"{self.name} {how} (exit code {code}){said}; log: {self.log}")
+
+    def stop(self) -> None:
+        """Ends the engine and everything it started; returns when all of it is gone."""
+        if self._process.stdin is not None and not self._process.stdin.closed:
+            self._process.stdin.close()
+        try:
+            self._process.wait(timeout=_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        finally:
+            self._tail.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _answers(url: str) -> bool:
+    from http.client import HTTPException
+    from urllib.error import URLError
+    from urllib.request import ProxyHandler, build_opener
+
+    try:
+        with build_opener(ProxyHandler({})).open(url, timeout=2.0) as answer:
+            return bool(answer.status == 200)
+    except (URLError, OSError, HTTPException):
+        return False
+
+
+def _whole_lines(tail: IO[str]) -> list[str]:
+    """Lines that have ended since the last call; a half-written one is left for the next."""
+    lines: list[str] = []
+    while True:
+        at = tail.tell()
+        line = tail.readline()
+        if not line.endswith("\n"):
+            tail.seek(at)
+            return lines
+        lines.append(line)
+
+
+def _last_line(log: Path) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 4096))
+        lines = file.read().decode("utf-8", "replace").strip().splitlines()
+    return lines[-1].strip() if lines else ""
+
+
+def start(plan: Plan, log: Path, *, port: int | None = None, on_line: OnLine | None = None) -> Server:
+    """Starts the plan's engine and waits until it serves; stops it again when it does not get there.
+
+    The log goes to `log`. Raises EngineFailed with one line that says why it did not start.
+    """
+    server = Server(command(plan, port), log)
+    try:
+        server.wait_ready(on_line=on_line)
+    except BaseException:
+        server.stop()
+        raise
+    return server
