@@ -1,0 +1,155 @@
+"""Intervals against published values, scipy, and simulated data whose truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from kvlab.core.statistics import (
+    Change,
+    block_change,
+    bootstrap_change,
+    bootstrap_interval,
+    noise_floor,
+    reduce,
+    wilson,
+)
+
+
+@pytest.mark.parametrize(
+    ("successes", "n", "low", "high"),
+    # Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in Medicine 17 (1998), table I,
+    # method 3 (Wilson's score without continuity correction).
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
+)
+def test_wilson_gives_the_published_limits(successes: int, n: int, low: float, high: float) -> None:
+    found = wilson(successes, n)
+    assert (round(found.low, 4), round(found.high, 4)) == (low, high)
+
+
+@given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_wilson_agrees_with_scipy_everywhere(case: tuple[int, int]) -> None:
+    successes, n = case
+    found = wilson(successes, n)
+    expected = stats.binomtest(successes, n).proportion_ci(method="wilson")
+    assert found.low == pytest.approx(expected.low, abs=1e-12)
+    assert found.high == pytest.approx(expected.high, abs=1e-12)
+    assert 0 <= found.low <= found.value <= found.high <= 1
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 0), (3, 2), (-1, 4)])
+def test_a_share_of_nothing_is_refused(successes: int, n: int) -> None:
+    with pytest.raises(ValueError, match="not a share"):
+        wilson(successes, n)
+
+
+def test_the_p99_is_the_one_that_vllm_reports() -> None:
+    """vLLM reports np.percentile(values, 99); the values are its own documentation of linear interpolation."""
+    values = [float(value) for value in range(1, 102)]
+    assert reduce(values, "p99") == 100.0
+    assert reduce([], "mean") is None
+
+
+def test_a_bootstrap_of_the_mean_agrees_with_students_interval() -> None:
+    """For normal data both estimate the same; 60 values and 4,000 resamples bring them within a few percent."""
+    values = np.random.default_rng(4).normal(10, 2, 60)
+    low, high = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    found = bootstrap_interval(values.tolist(), "mean", seed=1, resamples=4000)
+    assert found is not None
+    assert found.low == pytest.approx(low, abs=0.08)
+    assert found.high == pytest.approx(high, abs=0.08)
+
+
+def test_the_same_seed_gives_the_same_interval() -> None:
+    a, b = [1.0, 2.0, 3.0, 4.0, 5.0], [2.0, 3.0, 3.0, 4.0, 7.0]
+    assert bootstrap_change(a, b, seed=9) == bootstrap_change(a, b, seed=9)
+    assert bootstrap_change(a, b, seed=9) != bootstrap_change(a, b, seed=10)
+
+
+def test_pairing_removes_what_a_prompt_costs_in_both_arms() -> None:
+    rng = np.random.default_rng(5)
+    a = rng.lognormal(0, 1, 60)
+    b = a * 1.1 * np.exp(rng.normal(0, 0.02, 60))
+    together = bootstrap_change(a.tolist(), b.tolist(), seed=1, paired=True)
+    apart = bootstrap_change(a.tolist(), b.tolist(), seed=1)
+    assert together.low is not None
+    assert together.high is not None
+    assert apart.low is not None
+    assert 0.09 < together.low < 0.1 < together.high < 0.11
+    assert apart.low < 0
+
+
+def test_too_few_values_give_a_change_without_an_interval() -> None:
+    assert bootstrap_change([1, 2, 3], [2, 4, 6], seed=0) == Change(1.0, None, None)
+    assert bootstrap_change([], [2.0], seed=0) == Change(None, None, None)
+    assert bootstrap_change([0.0] * 9, [2.0] * 9, seed=0) == Change(None, None, None)
+    assert bootstrap_interval([1.0] * 4, seed=0) is None
+    # A 97.5 % upper bound of the 99th percentile needs 0.99^n <= 0.025: 367 values leave 0.0250, 368 do not.
+    assert bootstrap_interval([1.0] * 367, "p99", seed=0) is None
+    assert bootstrap_interval([1.0] * 368, "p99", seed=0) is not None
+
+
+def test_samples_that_do_not_pair_are_refused() -> None:
+    with pytest.raises(ValueError, match="paired"):
+        bootstrap_change([1.0], [1.0, 2.0], seed=0, paired=True)
+    with pytest.raises(ValueError, match="different numbers"):
+        block_change([[1.0, 2.0]], [[1.0]], seed=0)
+
+
+def test_one_number_per_run_gives_students_interval_of_four_runs() -> None:
+    """Welch's and Student's test are scipy's; with equal arms of two runs the pooled one has 2 degrees of freedom."""
+    a, b = [100.0, 102.0], [120.0, 121.0]
+    expected = np.expm1(stats.ttest_ind(np.log(b), np.log(a)).confidence_interval(0.95))
+    found = block_change([[value] for value in a], [[value] for value in b], seed=1)
+    assert found.change == pytest.approx(241 / 202 - 1)
+    assert found.low == pytest.approx(expected[0], abs=0.004)
+    assert found.high == pytest.approx(expected[1], abs=0.004)
+
+
+def test_one_run_per_arm_has_no_interval() -> None:
+    found = block_change([[1.0] * 20], [[2.0] * 20], seed=1)
+    assert found == Change(1.0, None, None)
+
+
+def test_the_noise_floor_is_the_largest_change_within_an_arm() -> None:
+    assert noise_floor([10.0, 11.0], [20.0, 21.0]) == pytest.approx(0.1)
+    assert noise_floor([10.0], [20.0]) is None
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_an_interval_of_a_change_covers_the_truth(paired: bool) -> None:
+    rng = np.random.default_rng(11)
+    covered = 0
+    for trial in range(300):
+        a = rng.lognormal(0, 0.5, 50)
+        b = 1.2 * (a * np.exp(rng.normal(-0.02, 0.2, 50)) if paired else rng.lognormal(0, 0.5, 50))
+        found = bootstrap_change(a.tolist(), b.tolist(), seed=trial, paired=paired, resamples=500)
+        assert found.low is not None
+        assert found.high is not None
+        covered += found.low <= 0.2 <= found.high
+    assert 0.90 <= covered / 300 <= 0.99
+
+
+@pytest.mark.parametrize(
+    ("between_runs", "within_run"),
+    [(0.0, 0.1), (0.02, 0.1), (0.05, 0.05)],
+    ids=["only prompts scatter", "both alike", "runs differ"],
+)
+def test_an_interval_of_an_abba_experiment_covers_the_truth(between_runs: float, within_run: float) -> None:
+    """Prompts cost 0.6 (log) more or less than each other; B is 20 % slower; the machine changes between runs."""
+    rng = np.random.default_rng(12)
+    covered = 0
+    for trial in range(300):
+        prompts = rng.lognormal(0, 0.6, 48)
+        runs: dict[str, list[list[float]]] = {"a": [], "b": []}
+        for arm in "abba":
+            times = prompts * np.exp(rng.normal(0, within_run, 48)) * np.exp(rng.normal(0, between_runs))
+            runs[arm].append((times * (1.2 if arm == "b" else 1.0)).tolist())
+        found = block_change(runs["a"], runs["b"], seed=trial, resamples=500)
+        assert found.low is not None
+        assert found.high is not None
+        covered += found.low <= 0.2 <= found.high
+    assert 0.90 <= covered / 300 <= 0.99
