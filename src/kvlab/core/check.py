@@ -21,6 +21,7 @@ class CheckRow(msgspec.Struct, frozen=True, kw_only=True):
     difference: float | None = None
     tolerance: float | None = None
     line: str | None = None
+    line_number: int | None = None
     likely_because: str | None = None
 
 
@@ -68,5 +69,6 @@ def _row(expected: Expected, observation: Observation) -> CheckRow:
         difference=difference,
         tolerance=expected.tolerance,
         line=seen.line,
+        line_number=seen.line_number,
         likely_because=None if agrees else f"planned because {expected.because}",
     )

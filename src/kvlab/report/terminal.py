@@ -1,0 +1,209 @@
+"""What a person sees on a terminal: one renderable for each answer, verdict first.
+
+Import this module only when a person is to read the answer: it imports rich. Every text of a model, a log or a file is
+shown through `words.plain`, so that it can neither style nor steer the terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from kvlab.core.check import Check, CheckRow
+from kvlab.core.comparison import Compare, ComparisonRow
+from kvlab.core.measure import PoolUse
+from kvlab.core.quality import Prefix, Quality
+from kvlab.core.record import Ab, Arm
+from kvlab.core.units import seconds
+from kvlab.report import words
+from kvlab.report.terminal_parts import bullets, facts, heading, indented, left, note, right, table, verdict_line
+from kvlab.report.terminal_plan import plan
+from kvlab.report.vllm_keys import LATENCIES, STATISTICS
+
+__all__ = ["ab", "bench", "check", "compare", "plan", "prefix", "quality", "show"]
+
+
+def show(renderable: RenderableType, console: Console | None = None) -> None:
+    """Print without cutting long lines, so that a command stays whole when it is wider than the screen.
+
+    Colours follow rich: none when the output is not a terminal or NO_COLOR is set.
+    """
+    (console or Console(highlight=False)).print(renderable, crop=False, highlight=False)
+
+
+def check(value: Check) -> RenderableType:
+    """The plan against the log, row by row, with the engine's own line under each row it stated."""
+    planned = any(row.planned is not None for row in value.rows)
+    engine = f"{words.plain(value.engine.name)} {words.plain(value.engine.version)}"
+    if not planned:
+        body = table(left("quantity"), right("the log says"))
+        for row in value.rows:
+            body.add_row(Text(words.label(row.name)), Text(words.amount(row.seen, row.unit)))
+        return Group(heading(f"What {engine} says"), body, *_lines(value.rows))
+    return Group(_check_verdict(value), note(f"engine: {engine}"), _check_table(value.rows), *_lines(value.rows))
+
+
+def _check_verdict(value: Check) -> Text:
+    counts = {name: sum(row.verdict == name for row in value.rows) for name in ("agrees", "differs", "not seen")}
+    tally = ", ".join(f"{name} {count}" for name, count in counts.items())
+    if counts["differs"]:
+        return verdict_line("differs", "The log does not say what was planned", tally)
+    if counts["agrees"]:
+        return verdict_line("agrees", "The log says what was planned", tally)
+    return verdict_line("not seen", "The log states none of the planned numbers", tally)
+
+
+def _check_table(rows: tuple[CheckRow, ...]) -> RenderableType:
+    body = table(left("quantity"), right("planned"), right("log says"), right("difference"), left("verdict"))
+    for row in rows:
+        body.add_row(
+            Text(words.label(row.name)),
+            Text(words.amount(row.planned, row.unit)),
+            Text(words.amount(row.seen, row.unit)),
+            Text("" if row.difference is None else words.amount(row.difference, row.unit)),
+            Text(words.signed(row.verdict)),
+        )
+    return body
+
+
+def _lines(rows: tuple[CheckRow, ...]) -> list[RenderableType]:
+    """The engine's words, each log line once with the quantities read from it; then the reasons of what differs."""
+    quoted: dict[str, list[str]] = {}
+    for row in rows:
+        if row.line:
+            place = "" if row.line_number is None else f"line {row.line_number:,}: "
+            quoted.setdefault(f"{place}{words.plain(row.line)}", []).append(words.label(row.name))
+    out: list[RenderableType] = [heading("Read from these lines")] if quoted else []
+    for line, names in quoted.items():
+        out += [note(", ".join(names) + ":"), indented(line)]
+    reasons = [
+        f"{words.label(row.name)}: {words.plain(row.likely_because)}"
+        for row in rows
+        if row.verdict != "agrees" and row.likely_because
+    ]
+    return [*out, heading("Why"), bullets(reasons)] if reasons else out
+
+
+def bench(metrics: Mapping[str, float], pool: PoolUse | None) -> RenderableType:
+    """The summary of one load run from the keys of vLLM's result file; what is absent is left out."""
+    totals = [
+        ("requests completed", words.number(metrics.get("completed"))),
+        ("requests failed", words.number(metrics.get("failed"))),
+        ("duration", seconds(metrics["duration"]) if "duration" in metrics else words.ABSENT),
+        ("requests a second", words.number(metrics.get("request_throughput"))),
+        ("output tokens a second", words.number(metrics.get("output_throughput"))),
+        ("all tokens a second", words.number(metrics.get("total_token_throughput"))),
+    ]
+    body = table(left("latency (measured)"), *(right(title) for _, title in STATISTICS))
+    for key, title in LATENCIES:
+        cells = [metrics.get(f"{statistic}_{key}_ms") for statistic, _ in STATISTICS]
+        if any(cell is not None for cell in cells):
+            body.add_row(Text(title), *(Text(_ms(cell)) for cell in cells))
+    parts: list[RenderableType] = [heading("Load run"), facts(totals), Text(), body]
+    return Group(*parts, *(_pool(pool) if pool else []))
+
+
+def _ms(value: float | None) -> str:
+    return words.ABSENT if value is None else seconds(value / 1000)
+
+
+def _pool(pool: PoolUse) -> list[RenderableType]:
+    rows = [
+        ("peak cache use", words.share(pool.peak_kv_used)),
+        ("peak requests running", words.number(pool.peak_running)),
+        ("peak requests waiting", words.number(pool.peak_waiting)),
+        ("preemptions", words.number(pool.preemptions)),
+        ("prefix hit rate", words.share(pool.prefix_hit_rate)),
+    ]
+    return [heading(f"The engine's own account (read, {pool.samples:,} samples)"), facts(rows)]
+
+
+def compare(value: Compare) -> RenderableType:
+    """B against A of two result files, and what cannot be compared."""
+    files = [
+        (name, f"{words.plain(file.file)} ({words.plain(file.format)})")
+        for name, file in zip("AB", (value.a, value.b), strict=True)
+    ]
+    left_out = [f"{words.label(item.metric)}: {words.plain(item.reason)}" for item in value.left_out]
+    tail: list[RenderableType] = [heading("Left out"), bullets(left_out)] if left_out else []
+    return Group(heading("B against A"), facts(files), Text(), _comparison(value.rows), *tail)
+
+
+def _comparison(rows: tuple[ComparisonRow, ...]) -> RenderableType:
+    body = table(left("metric"), right("A"), right("B"), right("change"), right("95 % interval"), left("verdict", 15))
+    for row in rows:
+        body.add_row(
+            Text(words.metric(row.metric, row.unit)),
+            Text(words.amount(row.a, row.unit)),
+            Text(words.amount(row.b, row.unit)),
+            Text(words.change(row.change)),
+            Text(words.bounds(row.low, row.high)),
+            Text(words.signed(row.verdict)),
+        )
+    return body
+
+
+def ab(value: Ab) -> RenderableType:
+    """The verdict of an A/B with its reasons, then what it stands on."""
+    verdict = value.verdict
+    parts: list[RenderableType] = [
+        verdict_line(verdict.code, words.VERDICTS[verdict.code], words.plain(verdict.text)),
+        bullets(words.plain(reason) for reason in verdict.because),
+        heading("Arms"),
+        facts([(name.upper(), _arm(arm)) for name, arm in value.arms.items()]),
+    ]
+    if value.performance:
+        parts += [heading("Performance, B against A (measured)"), _comparison(value.performance)]
+    peaks = [("A", words.share(value.pool.a_peak_usage)), ("B", words.share(value.pool.b_peak_usage))]
+    filled = {True: "the load filled the pool", False: "the load never filled the pool", None: words.ABSENT}
+    parts += [heading("Peak cache use (read)"), facts([*peaks, ("pool", filled[value.pool.filled])])]
+    parts += [Text(), quality(value.quality)] if value.quality else []
+    parts += [Text(), prefix(value.prefix)] if value.prefix else []
+    return Group(*parts)
+
+
+def _arm(arm: Arm) -> str:
+    cache = f"{words.plain(arm.label)}: {words.plain(arm.plan.kv.dtype)} cache"
+    tokens = f", {arm.plan.capacity.tokens:,} tokens" if arm.plan.capacity else ""
+    checked = ""
+    if arm.check:
+        agreed = sum(row.verdict == "agrees" for row in arm.check.rows)
+        checked = f"; log against plan: {agreed} of {len(arm.check.rows)} agree"
+    return cache + tokens + checked
+
+
+def quality(value: Quality) -> RenderableType:
+    """How far the answers of B agree with those of A, beside A against itself."""
+    body = table(left("measured"), right("prompts"), right("failed"), left("identical"), left("shared prefix"))
+    for name, item in (("A against A", value.noise_floor), ("A against B", value.candidate)):
+        body.add_row(
+            Text(name),
+            Text(f"{item.prompts:,}"),
+            Text(f"{item.failed:,}"),
+            Text(words.share_interval(item.identical)),
+            Text(words.share_interval(item.shared_prefix)),
+        )
+    kinds = table(left("kind of prompt"), right("identical, A against A"), right("identical, A against B"))
+    for kind, (floor, candidate) in value.by_kind.items():
+        kinds.add_row(Text(words.plain(kind)), Text(words.share(floor)), Text(words.share(candidate)))
+    head = verdict_line("", f"Quality {value.verdict}", words.plain(value.because))
+    tail: list[RenderableType] = [Text(), kinds] if value.by_kind else []
+    return Group(head, note(f"up to {value.max_tokens:,} tokens an answer"), body, *tail)
+
+
+def prefix(value: Prefix) -> RenderableType:
+    """Time to first token, cold against warm."""
+    rows = [
+        ("cold", words.seconds_interval(value.cold_ttft)),
+        ("warm", words.seconds_interval(value.warm_ttft)),
+        ("cold / warm", words.times_interval(value.speedup)),
+        ("cached tokens (read)", words.share(value.cached_share)),
+        ("rounds", f"{value.rounds:,}"),
+    ]
+    head = value.verdict.replace("prefix caching", "Prefix caching").replace(
+        "inconclusive", "Prefix caching inconclusive"
+    )
+    verdict = verdict_line("", head, words.plain(value.because))
+    return Group(verdict, note("time to first token (measured), with 95 % intervals"), facts(rows))

@@ -1,0 +1,136 @@
+"""The plan on a terminal: its first screen answers whether it fits, what a token costs, and where the memory goes."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kvlab.core.plan import Alternative, Capacity, ContextLine, LedgerLine, Move, Plan
+from kvlab.core.units import size
+from kvlab.report import words
+from kvlab.report.terminal_parts import bullets, facts, heading, left, note, right, table, verdict_line
+
+_CONTEXT_DTYPES = 3
+"""Cache dtypes that fit beside each other on 80 columns."""
+
+
+def plan(value: Plan) -> RenderableType:
+    """All of a plan, verdict first."""
+    verdict = value.verdict
+    parts: list[RenderableType] = [
+        verdict_line(verdict.code, words.VERDICTS[verdict.code], words.plain(verdict.text)),
+        note(_subject(value)),
+        heading("Cache"),
+        facts(_cost(value)),
+    ]
+    if value.ledger:
+        parts += [heading("Memory of one GPU rank"), _ledger(value.ledger)]
+    if value.alternatives:
+        parts += [heading("The same pool with another cache dtype (computed)"), _alternatives(value.alternatives)]
+    if value.contexts:
+        parts += [heading("Cache of one request, and requests at once (computed)"), _contexts(value.contexts)]
+    if verdict.moves:
+        parts += [heading("What would make more room"), bullets(map(_move, verdict.moves))]
+    if value.doubts:
+        doubts = [f"{words.plain(doubt.key)}: {words.plain(doubt.text)}" for doubt in value.doubts]
+        parts += [heading("Doubts"), bullets(doubts)]
+    return Group(*parts, *_launch(value))
+
+
+def _move(move: Move) -> str:
+    text = words.plain(move.text)
+    return text if move.gain_tokens is None else f"{text} ({move.gain_tokens:+,} tokens)"
+
+
+def _subject(value: Plan) -> str:
+    revision = f" at {words.plain(value.source.revision)}" if value.source.revision else ""
+    source = f"{words.plain(value.source.name)} ({value.source.kind}{revision})"
+    return f"{source}, {words.plain(value.engine.name)} {words.plain(value.engine.version)}"
+
+
+def _cost(value: Plan) -> list[tuple[str, str]]:
+    kv = value.kv
+    rows = [("cache dtype", words.plain(kv.dtype)), ("one token", f"{size(kv.bytes_per_token)} (computed)")]
+    if kv.bytes_per_sequence is not None and kv.context is not None:
+        rows.append((f"one request of {kv.context:,} tokens", f"{size(kv.bytes_per_sequence)} (computed)"))
+    if value.capacity:
+        rows += _capacity(value.capacity)
+    else:
+        rows.append(("pool", "unknown: name a GPU or give the pool to see how many requests fit"))
+    for line in value.layout:
+        keeps = f"{size(line.bytes_per_token)} a token" if line.bytes_per_token else "nothing a token"
+        window = f", the last {line.window:,} tokens" if line.window else ""
+        state = f", {size(line.bytes_per_sequence)} a sequence" if line.kind == "state" else ""
+        rows.append((f"{line.layers:,} {words.plain(line.kind)} layers", keeps + window + state))
+    return rows
+
+
+def _capacity(capacity: Capacity) -> list[tuple[str, str]]:
+    blocks = f"{words.counted(capacity.num_blocks, 'block')} of {words.counted(capacity.block_size, 'token')}"
+    return [
+        ("pool", f"{size(capacity.pool_bytes)}, {blocks}"),
+        ("tokens in the pool", f"{capacity.tokens:,} (computed)"),
+        ("requests at once", f"{capacity.max_concurrency:,.2f} (computed)"),
+        ("longest single request", words.counted(capacity.longest_request_tokens, "token")),
+    ]
+
+
+def _ledger(lines: tuple[LedgerLine, ...]) -> Table:
+    body = table(left("line"), right("amount"), left("where it comes from"), left("because"))
+    for line in lines:
+        origin = line.kind if line.low == line.high else f"{line.kind}, {size(line.low)} to {size(line.high)}"
+        strong = "bold" if line.name == "pool" else ""
+        body.add_row(
+            Text(words.label(line.name), style=strong),
+            Text(size(line.bytes), style=strong),
+            Text(origin),
+            Text(words.plain(line.because)),
+        )
+    return body
+
+
+def _alternatives(lines: tuple[Alternative, ...]) -> Table:
+    body = table(left("cache dtype"), right("tokens"), right("requests at once"), left("one request fits"))
+    for line in lines:
+        fits = {True: "yes", False: "no", None: "unknown"}[line.fits]
+        tokens = "unknown" if line.tokens is None else f"{line.tokens:,}"
+        concurrency = "unknown" if line.max_concurrency is None else f"{line.max_concurrency:,.2f}"
+        body.add_row(Text(words.plain(line.kv_dtype)), Text(tokens), Text(concurrency), Text(fits))
+    return body
+
+
+def _contexts(lines: tuple[ContextLine, ...]) -> RenderableType:
+    dtypes = list(dict.fromkeys(line.kv_dtype for line in lines))
+    shown, hidden = dtypes[:_CONTEXT_DTYPES], dtypes[_CONTEXT_DTYPES:]
+    body = table(right("context"), *(right(words.plain(dtype)) for dtype in shown))
+    cells = {(line.context, line.kv_dtype): line for line in lines}
+    for context in dict.fromkeys(line.context for line in lines):
+        body.add_row(Text(f"{context:,}"), *(Text(_cell(cells.get((context, dtype)))) for dtype in shown))
+    more = f"also in --json: {', '.join(map(words.plain, hidden))}"
+    return Group(body, note(more)) if hidden else body
+
+
+def _cell(line: ContextLine | None) -> str:
+    if line is None:
+        return ""
+    many = "" if line.concurrency is None else f"  {line.concurrency:,.2f}x"
+    return f"{size(line.bytes_per_sequence)}{many}"
+
+
+def _launch(value: Plan) -> list[RenderableType]:
+    launch = value.launch
+    parts: list[RenderableType] = []
+    if launch.argv:
+        command = Text(words.shell(launch.argv, launch.env), no_wrap=True, overflow="ignore")
+        parts += [heading("Launch"), command]
+    for name, content in launch.files.items():
+        body = Text(words.plain(content).rstrip(), no_wrap=True, overflow="ignore")
+        parts += [heading(f"File {words.plain(name)}"), body]
+    if launch.flags:
+        body_table = table(left("flag"), left("value"), left("trade-off"))
+        for flag in launch.flags:
+            cells = (flag.flag, flag.value or "", flag.because)
+            body_table.add_row(*(Text(words.plain(cell)) for cell in cells))
+        parts += [heading("Why these flags"), body_table]
+    return parts

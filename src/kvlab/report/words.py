@@ -1,0 +1,148 @@
+"""Numbers and texts as the reports write them, the same on a terminal and on a page."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kvlab.core.quality import Interval
+from kvlab.core.units import seconds, size
+
+ABSENT: Final = "not seen"
+"""What stands where an engine or a tool did not say a number."""
+
+# C0 and C1 controls but tab and newline, marks that reorder or hide text, and halves of surrogate pairs.
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u2064\u2066-\u2069\ufeff\ud800-\udfff]")
+_FLAG = re.compile(r"--?[A-Za-z]")
+
+VERDICTS: Final[Mapping[str, str]] = {
+    "fits": "Fits",
+    "fits_with_smaller_dtype": "Fits with a smaller cache dtype",
+    "does_not_fit": "Does not fit",
+    "unknown": "Unknown",
+    "better": "Better",
+    "worse": "Worse",
+    "no_difference_seen": "No difference seen",
+    "inconclusive": "Inconclusive",
+}
+_ABBREVIATIONS: Final = frozenset({"ttft", "tpot", "itl", "e2el"})
+_SIGNS: Final[Mapping[str, str]] = {
+    "agrees": "=",
+    "differs": "!",
+    "not seen": "?",
+    "better": "+",
+    "worse": "-",
+    "no difference seen": "=",
+    "inconclusive": "?",
+}
+
+
+def plain(text: str) -> str:
+    """`text` with control and direction marks written out (\\x1b, \\u202e), so that it cannot steer a screen."""
+    return _HIDDEN.sub(lambda match: _code(ord(match.group())), text.replace("\r\n", "\n"))
+
+
+def _code(point: int) -> str:
+    return f"\\x{point:02x}" if point < 0x100 else f"\\u{point:04x}"
+
+
+def number(value: float | None) -> str:
+    """A bare number: thousands separators for whole ones, four significant digits for the rest."""
+    if value is None:
+        return ABSENT
+    if float(value).is_integer() or abs(value) >= 10_000:
+        return f"{value:,.0f}"
+    text = f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.1f}"
+    return "0" if float(text.replace(",", "")) == 0 else text
+
+
+def amount(value: float | str | None, unit: str) -> str:
+    """A value with its unit: bytes and seconds scaled to read, the rest as the unit says."""
+    if value is None:
+        return ABSENT
+    if isinstance(value, str):
+        return plain(value)
+    if unit == "bytes":
+        return size(value)
+    if unit in ("s", "seconds"):
+        return seconds(value)
+    if unit in ("", "count", "word"):
+        return number(value)
+    return f"{number(value)}{'' if unit in ('x', '%') else ' '}{plain(unit)}"
+
+
+def share(value: float | None) -> str:
+    """A share 0..1 as "87.5 %"."""
+    return ABSENT if value is None else f"{value * 100:.1f} %"
+
+
+def change(value: float | None) -> str:
+    """A relative change as "+4.2 %"; a size that rounds to nothing is "0.0 %"."""
+    if value is None:
+        return ABSENT
+    text = f"{value * 100:+,.1f} %"
+    return "0.0 %" if text in ("+0.0 %", "-0.0 %") else text
+
+
+def bounds(low: float | None, high: float | None) -> str:
+    """A 95 % interval of a relative change in percent, "+9.1 to +17.6"; says so when there is none."""
+    if low is None or high is None:
+        return "none"
+    return f"{change(low).removesuffix(' %')} to {change(high).removesuffix(' %')}"
+
+
+def share_interval(interval: Interval) -> str:
+    """A share with its interval: "87.5 % (75.0 to 95.8)"."""
+    return f"{share(interval.value)} ({interval.low * 100:.1f} to {interval.high * 100:.1f})"
+
+
+def seconds_interval(interval: Interval) -> str:
+    """A time in seconds with its interval."""
+    return f"{seconds(interval.value)} ({seconds(interval.low)} to {seconds(interval.high)})"
+
+
+def times_interval(interval: Interval) -> str:
+    """A ratio with its interval: "41x (39x to 44x)"."""
+    return f"{interval.value:.3g}x ({interval.low:.3g}x to {interval.high:.3g}x)"
+
+
+def signed(verdict: str) -> str:
+    """A verdict with a sign before it, so that no meaning hangs on colour."""
+    return f"{_SIGNS.get(verdict, ' ')} {verdict}"
+
+
+def label(name: str) -> str:
+    """A name of the record ("cache_full_bytes") as words."""
+    return plain(name).replace("_", " ")
+
+
+def metric(name: str, unit: str) -> str:
+    """A metric of vLLM's result file as words: "mean_ttft_ms" in ms is "mean TTFT"."""
+    text = label(name).removesuffix(f" {unit}")
+    return " ".join(word.upper() if word in _ABBREVIATIONS else word for word in text.split(" "))
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun: "1 token", "16 tokens"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def shell(argv: Iterable[str], env: Mapping[str, str]) -> str:
+    """A command to paste into a shell: environment first, then one flag with its values on each line."""
+    groups: list[list[str]] = []
+    for word in argv:
+        if _FLAG.match(word) or not groups:
+            groups.append([])
+        groups[-1].append(_quote(word))
+    lines = [f"{name}={_quote(value)}" for name, value in env.items()] + [" ".join(group) for group in groups]
+    return " \\\n  ".join(lines)
+
+
+def _quote(word: str) -> str:
+    # shlex.quote keeps control characters as they are; in $'...' they cannot act on the terminal that shows them.
+    if plain(word) == word:
+        return shlex.quote(word)
+    escaped = word.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{plain(escaped)}'"
