@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from kvlab.core.layout import Layout
-from kvlab.core.model import Doubt, Model
+from kvlab.core.model import Doubt, Model, Weights
 from kvlab.core.observation import Failure, Observation, Said
 from kvlab.core.plan import Ask, Capacity, Expected, KvCost, Launch, LedgerLine, Plan
 
@@ -18,8 +18,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str
     usable_bytes: int
-    bandwidth: float
-    """Memory bandwidth in bytes per second."""
+    bandwidth: float | None
+    """Memory bandwidth in bytes per second; None when nobody stated it."""
     compute_capability: tuple[int, int] | None = None
     source: str
     aliases: tuple[str, ...] = ()
@@ -36,6 +36,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     ask: Ask
     gpu: Gpu | None
     pool_bytes: int | None
+    weights: Weights | None = None
 
 
 class Carved(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +63,11 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
     """(model, layout, dtype, tp) -> bytes that one token adds on one rank, all layers, before paging and windows."""
     sequence_bytes: Callable[[Model, Layout, str, int, int], int]
     """(model, layout, dtype, tp, tokens) -> bytes of one sequence on one rank before paging."""
+    guess_overhead: tuple[int, int, int]
+    """Bytes that are neither weights nor cache, as (low, first guess, high)."""
+    overhead_because: str
+    same_pool: Callable[[Deployment, Carved, str], Deployment] | None = None
+    """(deployment, carved, dtype) -> the same memory stored in another dtype; None: only the dtype changes."""
 
 
 class Launcher(msgspec.Struct, frozen=True, kw_only=True):

@@ -49,6 +49,6 @@ def _cpu() -> Gpu:
         name="cpu",
         title="this machine's memory",
         usable_bytes=psutil.virtual_memory().total,
-        bandwidth=0.0,
+        bandwidth=None,
         source="the operating system",
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from kvlab.core.engine import Carved, Deployment, Planner
 from kvlab.core.errors import BadInput, MissingFact
 from kvlab.core.layout import Layout, Row
@@ -234,10 +236,31 @@ def sequence_bytes(model: Model, layout: Layout, dtype: str, tp: int, tokens: in
     return kept + state_bytes(list(layout.only("state")), 1)
 
 
+def _same_pool(deployment: Deployment, carved: Carved, dtype: str) -> Deployment:
+    """The memory of the planned caches, in another type, with as many slots: how much context it would hold."""
+    shape = _shape(deployment, _asked_types(deployment.ask))
+    room = carved.capacity.pool_bytes if carved.capacity is not None else 0
+    ask = msgspec.structs.replace(
+        deployment.ask,
+        kv_dtype=dtype,
+        kv_dtype_k=None,
+        kv_dtype_v=None,
+        pool_gib=room / GIB,
+        context=None,
+        users=None,
+        parallel=shape.slots,
+        kv_unified=shape.unified,
+    )
+    return msgspec.structs.replace(deployment, ask=ask)
+
+
 PLANNER = Planner(
     dtypes=tuple(STORAGES),
     default_util=None,
     carve=_carve,
     token_bytes=token_bytes,
     sequence_bytes=sequence_bytes,
+    guess_overhead=(300 * MIB, 450 * MIB, 600 * MIB),
+    overhead_because="the GPU context of one process",
+    same_pool=_same_pool,
 )

@@ -1,0 +1,215 @@
+"""From a model and a request to a plan: the ledger, the capacity, the alternatives, the verdict, the launch."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kvlab import engines
+from kvlab.core import budget
+from kvlab.core.engine import Carved, Deployment, Gpu, Planner
+from kvlab.core.errors import BadInput, KvlabError
+from kvlab.core.layout import Layout
+from kvlab.core.model import Doubt, Weights
+from kvlab.core.plan import (
+    Alternative,
+    Ask,
+    ContextLine,
+    EngineId,
+    Expected,
+    LayoutLine,
+    LedgerLine,
+    Plan,
+)
+from kvlab.core.units import GIB
+from kvlab.source import Loaded
+from kvlab.verdict import judge
+
+CONTEXTS = (4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576)
+"""Rows of the per-context table, in tokens."""
+
+
+def make_plan(loaded: Loaded, ask: Ask) -> Plan:
+    """The plan of `ask` for a model. Raises KvlabError for a request that cannot be planned, naming what to change."""
+    planner, identity = engines.planner(ask.engine), engines.engine(ask.engine)
+    ask = _settled(ask)
+    gpu = _gpu(ask)
+    weights = _weights(loaded, ask)
+    lines, doubts = _ledger(gpu, ask, planner, weights)
+    pool = lines[-1] if lines else None
+    deployment = Deployment(
+        model=loaded.model,
+        layout=loaded.layout,
+        ask=ask,
+        gpu=gpu,
+        pool_bytes=max(0, pool.bytes) if pool else None,
+        weights=weights,
+    )
+    carved = planner.carve(deployment)
+    dtypes = _dtypes(planner, carved.kv.dtype)
+    alternatives = tuple(_alternative(planner, deployment, carved, dtype) for dtype in dtypes)
+    return Plan(
+        source=loaded.origin,
+        engine=EngineId(identity.name, ask.engine_version or identity.version),
+        layout=tuple(_layout_lines(planner, deployment, carved)),
+        kv=carved.kv,
+        ledger=lines + carved.cache_lines,
+        capacity=carved.capacity,
+        alternatives=alternatives,
+        contexts=tuple(_contexts(planner, deployment, carved, dtypes)),
+        verdict=judge(deployment, carved, alternatives, identity.kv_flag, weights_known=weights is not None),
+        launch=engines.launcher(ask.engine).command(deployment, carved, loaded.origin.name),
+        expects=_expects(planner, deployment, carved, pool),
+        doubts=(*loaded.doubts, *carved.doubts, *doubts),
+        ask=ask,
+    )
+
+
+def _settled(ask: Ask) -> Ask:
+    """`--gpus` without a way to split means tensor parallelism over all of them."""
+    for name in ("tp", "pp", "dp", "dcp", "ep", "gpus", "users", "parallel", "context", "block_size", "ubatch"):
+        value = getattr(ask, name)
+        if value is not None and value < 1:
+            raise BadInput(f"--{name.replace('_', '-')} {value} must be at least 1")
+    for name in ("gpu_gib", "pool_gib", "weights_gib"):
+        value = getattr(ask, name)
+        if value is not None and not 0 < value < 1e6:
+            raise BadInput(f"--{name.replace('_', '-')} {value:g} must be more than 0 GiB and less than a million")
+    if ask.overhead_gib is not None and not 0 <= ask.overhead_gib < 1e6:
+        raise BadInput(f"--overhead-gib {ask.overhead_gib:g} must be 0 or more GiB")
+    if ask.util is not None and not 0 < ask.util <= 1:
+        raise BadInput(
+            f"--util {ask.util:g} must be above 0 and at most 1, the share of GPU memory that the engine claims"
+        )
+    split = ask.pp * ask.dp
+    tp = ask.tp if ask.tp is not None else max(1, (ask.gpus or split) // split)
+    if ask.gpus is not None and ask.gpus != tp * split:
+        raise BadInput(f"--gpus {ask.gpus} is not --tp {tp} x --pp {ask.pp} x --dp {ask.dp} = {tp * split}")
+    return msgspec.structs.replace(ask, tp=tp)
+
+
+def _gpu(ask: Ask) -> Gpu | None:
+    from kvlab.facts import gpus
+
+    named = gpus.find(ask.gpu) if ask.gpu is not None else None
+    if ask.gpu_gib is None:
+        return named
+    usable = round(ask.gpu_gib * GIB)
+    if named is not None:
+        return msgspec.structs.replace(named, usable_bytes=usable)
+    return Gpu(
+        name=f"{ask.gpu_gib:g}gib",
+        title=f"a GPU of {ask.gpu_gib:g} GiB",
+        usable_bytes=usable,
+        bandwidth=None,
+        source="--gpu-gib",
+    )
+
+
+def _weights(loaded: Loaded, ask: Ask) -> Weights | None:
+    if ask.weights_gib is not None:
+        return Weights(bytes=round(ask.weights_gib * GIB), kind="computed", because="taken as given (--weights-gib)")
+    return loaded.weights
+
+
+def _ledger(
+    gpu: Gpu | None, ask: Ask, planner: Planner, weights: Weights | None
+) -> tuple[tuple[LedgerLine, ...], list[Doubt]]:
+    if ask.pool_gib is not None:
+        return budget.given_pool(ask.pool_gib), []
+    if gpu is None:
+        return (), []
+    if weights is None:
+        text = "the source holds no weights to measure, so the pool is unknown: give --weights-gib X (or --pool-gib X)"
+        return (), [Doubt("weights", text)]
+    taken = [budget.weights_taken(weights, (ask.tp or 1) * ask.pp), _overhead(ask, planner)]
+    return budget.ledger(gpu, ask.util if ask.util is not None else planner.default_util, taken), []
+
+
+def _overhead(ask: Ask, planner: Planner) -> budget.Taken:
+    if ask.overhead_gib is not None:
+        given = round(ask.overhead_gib * GIB)
+        return budget.Taken(
+            name="overhead",
+            low=given,
+            bytes=given,
+            high=given,
+            kind="computed",
+            because="taken as given (--overhead-gib)",
+        )
+    low, guess, high = planner.guess_overhead
+    return budget.Taken(
+        name="overhead", low=low, bytes=guess, high=high, kind="estimated", because=planner.overhead_because
+    )
+
+
+def _layout_lines(planner: Planner, deployment: Deployment, carved: Carved) -> list[LayoutLine]:
+    model, tp, dtype = deployment.model, deployment.ask.tp or 1, carved.kv.dtype
+    return [
+        LayoutLine(
+            kind=row.kind,
+            layers=len(row.layers),
+            bytes_per_token=planner.token_bytes(model, Layout((row,)), dtype, tp),
+            bytes_per_sequence=planner.sequence_bytes(model, Layout((row,)), dtype, tp, carved.context),
+            window=row.window,
+        )
+        for row in deployment.layout.rows
+    ]
+
+
+def _dtypes(planner: Planner, current: str) -> tuple[str, ...]:
+    return (current, *(dtype for dtype in planner.dtypes if dtype != current))
+
+
+def _alternative(planner: Planner, deployment: Deployment, carved: Carved, dtype: str) -> Alternative:
+    if dtype == carved.kv.dtype:
+        other, room = carved, deployment
+    else:
+        same_pool = planner.same_pool or _change_dtype
+        try:
+            room = same_pool(deployment, carved, dtype)
+            other = planner.carve(room)
+        except KvlabError:
+            return Alternative(dtype, None, None, None)
+    capacity = other.capacity
+    if capacity is None:
+        return Alternative(dtype, None, None, None)
+    return Alternative(
+        dtype, capacity.tokens, capacity.max_concurrency, capacity.longest_request_tokens >= carved.context
+    )
+
+
+def _change_dtype(deployment: Deployment, carved: Carved, dtype: str) -> Deployment:
+    ask = msgspec.structs.replace(deployment.ask, kv_dtype=dtype, kv_dtype_k=None, kv_dtype_v=None)
+    return msgspec.structs.replace(deployment, ask=ask)
+
+
+def _contexts(planner: Planner, deployment: Deployment, carved: Carved, dtypes: tuple[str, ...]) -> list[ContextLine]:
+    model, layout, tp = deployment.model, deployment.layout, deployment.ask.tp or 1
+    lines = []
+    for dtype in dtypes:
+        for tokens in CONTEXTS:
+            try:
+                size = planner.sequence_bytes(model, layout, dtype, tp, tokens)
+            except KvlabError:
+                break
+            room = deployment.pool_bytes
+            lines.append(ContextLine(tokens, dtype, size, room / size if room and size else None))
+    return lines
+
+
+def _expects(planner: Planner, deployment: Deployment, carved: Carved, pool: LedgerLine | None) -> tuple[Expected, ...]:
+    """What the log will say. Numbers that follow from an estimated pool are expected anywhere within its range."""
+    if pool is None or pool.kind != "estimated":
+        return carved.expects
+    ends = [
+        {
+            row.name: row.value
+            for row in planner.carve(msgspec.structs.replace(deployment, pool_bytes=max(0, end))).expects
+        }
+        for end in (pool.low, pool.high)
+    ]
+    rows = []
+    for row in carved.expects:
+        spread = max((abs(end[row.name] - row.value) for end in ends if row.name in end), default=0)
+        rows.append(msgspec.structs.replace(row, tolerance=row.tolerance + spread, kind="estimated") if spread else row)
+    return tuple(rows)
