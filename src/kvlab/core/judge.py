@@ -1,0 +1,247 @@
+"""The verdict of an A/B experiment: one word, one sentence, and every reason for it.
+
+The rule, in this order:
+
+1. Performance. Four metrics decide: output throughput, mean TTFT, mean TPOT, mean end-to-end latency; each counts as
+   changed by the rule of `compare_runs`. Only gains: better. Only losses: worse. Both: throughput and end-to-end
+   latency, which is what a user waits for, decide if they do not contradict each other, and the price is named;
+   otherwise inconclusive. Neither: no difference seen if throughput and end-to-end latency were both measured closely
+   enough, else inconclusive.
+2. Failed requests. Fisher's exact test at 5 %: the arm that fails more is the worse one, whatever the latencies of its
+   survivors; if performance says the opposite, inconclusive.
+3. The pool. When the load never filled it, "no difference seen" becomes inconclusive: the experiment never reached
+   what a larger cache is for. A difference that was measured stands, with the remark.
+4. Quality. Answers below the noise floor turn "better" into inconclusive (faster, with other answers: a person must
+   read them) and everything else into worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from kvlab.core.comparison import ComparisonRow
+from kvlab.core.performance import compare_runs, percent, share
+from kvlab.core.quality import Prefix, Quality
+from kvlab.core.record import AbVerdict, PoolPeak, Run
+
+Code = Literal["better", "worse", "no_difference_seen", "inconclusive"]
+
+FULL = 0.9
+"""Peak cache use from which the pool counts as full."""
+DECISIVE = ("output_throughput", "mean_e2el_ms")
+PRIMARY = ("output_throughput", "mean_ttft_ms", "mean_tpot_ms", "mean_e2el_ms")
+_TITLES = {
+    "output_throughput": "output throughput",
+    "mean_ttft_ms": "mean time to first token",
+    "mean_tpot_ms": "mean time per output token",
+    "mean_e2el_ms": "mean end-to-end latency",
+}
+
+
+class _Arm(NamedTuple):
+    """One arm's runs added up; None: the engine does not say."""
+
+    name: str
+    peak: float | None
+    waited: float | None
+    preempted: float | None
+    completed: int
+    failed: int
+
+
+class _Finding(NamedTuple):
+    code: Code
+    text: str
+    because: tuple[str, ...]
+
+
+def judge(
+    runs: Sequence[Run], quality: Quality | None, prefix: Prefix | None, *, seed: int, resamples: int = 2000
+) -> tuple[tuple[ComparisonRow, ...], PoolPeak, AbVerdict]:
+    """The comparison rows, whether the pool was filled, and the verdict by the rule above.
+
+    Raises BadInput when the runs hold different numbers of prompts.
+    """
+    rows = compare_runs(runs, seed=seed, resamples=resamples)
+    a, b = _arm("A", [run for run in runs if run.arm == "a"]), _arm("B", [run for run in runs if run.arm == "b"])
+    pool = PoolPeak(a_peak_usage=a.peak, b_peak_usage=b.peak, filled=_filled(a, b))
+    found = _with_failures(_performance(rows), a, b)
+    found = _with_quality(_with_pool(found, pool), quality)
+    because = (*found.because, *_pressure(a, b), *_drift(rows))
+    if prefix is not None:
+        because = (*because, f"{prefix.verdict}: {prefix.because}")
+    return rows, pool, AbVerdict(code=found.code, text=found.text, because=because)
+
+
+def _arm(name: str, runs: Sequence[Run]) -> _Arm:
+    pools = [run.pool for run in runs]
+    preempted = [pool.preemptions for pool in pools if pool.preemptions is not None]
+    return _Arm(
+        name=name,
+        peak=max((pool.peak_kv_used for pool in pools if pool.peak_kv_used is not None), default=None),
+        waited=max((pool.peak_waiting for pool in pools if pool.peak_waiting is not None), default=None),
+        preempted=sum(preempted) if preempted else None,
+        completed=sum(run.completed for run in runs),
+        failed=sum(run.failed for run in runs),
+    )
+
+
+def _filled(a: _Arm, b: _Arm) -> bool | None:
+    """Whether either arm ever ran out: cache used to 90 %, a request that waited, or one preempted. None: not seen."""
+    if any((arm.peak or 0) >= FULL or (arm.waited or 0) > 0 or (arm.preempted or 0) > 0 for arm in (a, b)):
+        return True
+    seen = all(arm.peak is not None and arm.waited is not None for arm in (a, b))
+    return False if seen else None
+
+
+def _performance(rows: Sequence[ComparisonRow]) -> _Finding:
+    primary = [row for row in rows if row.metric in PRIMARY]
+    better = [row for row in primary if row.verdict == "better"]
+    worse = [row for row in primary if row.verdict == "worse"]
+    because = tuple(_sentence(row) for row in primary)
+    if better and worse:
+        return _mixed(better, worse, because)
+    if better or worse:
+        return _Finding("better" if better else "worse", f"B is {_words(better or worse)}.", because)
+    close = [row.metric for row in primary if row.verdict == "no difference seen"]
+    if all(metric in close for metric in DECISIVE):
+        return _Finding("no_difference_seen", "No difference between A and B was seen at this load.", because)
+    if not any(row.metric in ("mean_ttft_ms", "mean_e2el_ms") for row in primary):
+        text = "The arms cannot be compared: no request was answered in every run."
+    elif all(row.noise is None for row in primary):
+        text = "An arm ran only once, so a change cannot be told from noise."
+    else:
+        text = "The noise is too large to tell B from A."
+    return _Finding("inconclusive", text, because)
+
+
+def _mixed(better: list[ComparisonRow], worse: list[ComparisonRow], because: tuple[str, ...]) -> _Finding:
+    gains = [row for row in better if row.metric in DECISIVE]
+    losses = [row for row in worse if row.metric in DECISIVE]
+    if gains and not losses:
+        return _Finding("better", f"B is {_words(better)}; the price: {_words(worse)}.", because)
+    if losses and not gains:
+        return _Finding("worse", f"B is {_words(worse)}, although {_words(better)}.", because)
+    text = f"B is mixed: {_words(better)}, but {_words(worse)}; which of them matters is for you to say."
+    return _Finding("inconclusive", text, because)
+
+
+def _words(rows: Sequence[ComparisonRow]) -> str:
+    """Rows in a few words, the whole request first: "better in output throughput (+31 %) and ..."."""
+    parts = [f"{_TITLES[row.metric]} ({percent(row.change or 0)})" for row in rows]
+    return f"{rows[0].verdict} in {_and(parts)}"
+
+
+def _and(parts: Sequence[str]) -> str:
+    return " and ".join((", ".join(parts[:-1]), parts[-1])) if len(parts) > 1 else parts[0]
+
+
+def _sentence(row: ComparisonRow) -> str:
+    """A row as a reason: the change, its interval, the noise floor and what follows."""
+    if row.change is None:
+        return f"{_TITLES[row.metric]}: {row.because}"
+    interval = ""
+    if row.low is not None and row.high is not None:
+        interval = f" (95 % interval {percent(row.low)} to {percent(row.high)})"
+    noise = "" if row.noise is None else f", noise between runs {share(row.noise)}"
+    return f"{_TITLES[row.metric]} {percent(row.change)}{interval}{noise}: {row.verdict}, {row.because}"
+
+
+def _with_failures(found: _Finding, a: _Arm, b: _Arm) -> _Finding:
+    if not a.failed and not b.failed:
+        return found
+    counts = (
+        f"{a.failed} of {a.failed + a.completed} requests failed in arm A, {b.failed} of {b.failed + b.completed} in B"
+    )
+    if _fisher(a, b) >= 0.05:
+        remark = f"{counts}, which may be chance; latencies compare the prompts that were answered in every run"
+        return found._replace(because=(remark, *found.because))
+    b_fails_more = b.failed * (a.failed + a.completed) > a.failed * (b.failed + b.completed)
+    code: Code = "worse" if b_fails_more else "better"
+    opposite = "better" if b_fails_more else "worse"
+    because = (f"{counts}: more than chance explains", *found.because)
+    if found.code == opposite:
+        text = f"B fails {'more' if b_fails_more else 'fewer'} requests, while those it answers went the other way."
+        return _Finding("inconclusive", text, because)
+    return _Finding(code, f"B fails {'more' if b_fails_more else 'fewer'} requests than A. {found.text}", because)
+
+
+def _fisher(a: _Arm, b: _Arm) -> float:
+    """Probability of counts at least this uneven if both arms fail alike (Fisher's exact test, two-sided)."""
+    import numpy as np
+    from scipy.stats import fisher_exact
+
+    return float(fisher_exact(np.array([[a.failed, a.completed], [b.failed, b.completed]])).pvalue)
+
+
+def _with_pool(found: _Finding, pool: PoolPeak) -> _Finding:
+    if pool.filled is None:
+        remark = "the engine does not say how full its cache was, so whether the load filled the pool is unknown"
+        return found._replace(because=(*found.because, remark))
+    if pool.filled:
+        return found
+    peak = max(pool.a_peak_usage or 0, pool.b_peak_usage or 0)
+    remark = (
+        f"the load never filled the pool: at most {share(peak)} of the cache was in use and nothing waited;"
+        " raise concurrency or lengths to see what a larger cache is worth"
+    )
+    if found.code == "no_difference_seen":
+        text = "No difference was seen, but the load never filled the pool, so a larger cache could not show."
+        return _Finding("inconclusive", text, (remark, *found.because))
+    return found._replace(because=(*found.because, remark))
+
+
+def _with_quality(found: _Finding, quality: Quality | None) -> _Finding:
+    if quality is None:
+        return found._replace(because=(*found.because, "answer quality was not compared"))
+    remark = f"answers {quality.verdict}: {quality.because}"
+    if quality.verdict != "below the noise floor":
+        return found._replace(because=(*found.because, remark))
+    because = (remark, *found.because)
+    if found.code == "better":
+        text = (
+            f"{found.text} But its answers differ from A's by more than the noise floor: read them before you decide."
+        )
+        return _Finding("inconclusive", text, because)
+    text = "B's answers differ from A's by more than the noise floor, and no gain in speed was shown for it."
+    return _Finding(
+        "worse", text if found.code != "worse" else f"{found.text} Its answers leave the noise floor too.", because
+    )
+
+
+def _pressure(a: _Arm, b: _Arm) -> list[str]:
+    """What the engine said about queues, preemptions and slots."""
+    found = []
+    queued = [arm for arm in (a, b) if (arm.waited or 0) > 0]
+    if len(queued) == 1:
+        other = b if queued[0] is a else a
+        if other.waited is not None:
+            found.append(
+                f"requests waited in arm {queued[0].name} (up to {queued[0].waited:.0f}) and never in {other.name}"
+            )
+    elif queued:
+        found.append(f"requests waited in both arms (up to {a.waited:.0f} in A, {b.waited:.0f} in B)")
+    for arm in queued:
+        if arm.peak is not None and arm.peak < FULL:
+            found.append(
+                f"arm {arm.name} made requests wait with at most {share(arm.peak)} of its cache in use: the number of"
+                " slots limits its concurrency, not the bytes in use"
+            )
+    for arm in (a, b):
+        if arm.preempted:
+            found.append(f"arm {arm.name} preempted {arm.preempted:.0f} requests: its cache ran over")
+    return found
+
+
+def _drift(rows: Sequence[ComparisonRow]) -> list[str]:
+    """Metrics whose runs of one arm differ more than the arms do: the machine moved during the experiment."""
+    return [
+        f"{_TITLES[row.metric]}: runs of the same arm differ by {share(row.noise)}, the arms by {percent(row.change)}:"
+        " the machine changed during the experiment by more than the change under test"
+        for row in rows
+        if row.metric in PRIMARY
+        and row.noise is not None
+        and row.change is not None
+        and row.noise > max(abs(row.change), 0.05)
+    ]
