@@ -1,0 +1,157 @@
+"""How vLLM carves a layout into blocks, and the two numbers that it prints.
+
+Formulas: vllm/v1/core/kv_cache_utils.py and kv_cache_interface.py of 0.32.0; older releases where they differ.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from kvlab.core.engine import Carved, Deployment, Planner
+from kvlab.core.errors import BadInput, MissingFact
+from kvlab.core.plan import Capacity, Expected, KvCost
+from kvlab.core.units import GIB
+from kvlab.engines.vllm.carving import Carving, carving, sequence_bytes, token_bytes
+from kvlab.engines.vllm.doubts import doubts
+from kvlab.engines.vllm.platform import on_cpu
+
+_ONE_NUMBER = (0, 20, 0)  # "KV cache size" became max_concurrency x max_model_len
+_NULL_BLOCK = (0, 30, 0)  # the fit check sets one block aside
+
+
+def carve(deployment: Deployment) -> Carved:
+    """Blocks, tokens and concurrency of `deployment` in this release of vLLM.
+
+    Raises MissingFact without a context, BadInput on what vLLM refuses: an unknown cache dtype, a context above the
+    model's, heads that do not divide.
+    """
+    context = context_of(deployment)
+    plan = carving(deployment, context)
+    notes = doubts(deployment, plan)
+    request = plan.request_bytes(context) if plan.groups else None
+    kv = KvCost(plan.dtype, plan.token_bytes, request, context)
+    capacity = None
+    if deployment.pool_bytes is not None and plan.groups:
+        capacity = _capacity(deployment, plan, deployment.pool_bytes)
+    return Carved(
+        kv=kv,
+        capacity=capacity,
+        context=context,
+        expects=_expects(deployment, capacity),
+        doubts=notes,
+    )
+
+
+def context_of(deployment: Deployment) -> int:
+    """The max model length: the asked one, else the model's own. Raises MissingFact or BadInput."""
+    ask, native = deployment.ask, deployment.model.context
+    if ask.context is None:
+        if native is None:
+            raise MissingFact("the config names no context length (max_position_embeddings); give --context")
+        return native
+    if ask.context < 1:
+        raise BadInput(f"--context {ask.context} must be at least 1 token")
+    stretched = ask.arg("hf-overrides") or ask.arg("rope-scaling")
+    if native is not None and ask.context > native and not stretched:
+        raise BadInput(
+            f"--context {ask.context} is above the model's {native} tokens; vLLM refuses it unless"
+            " VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 is set, and quality beyond the trained length is not known"
+        )
+    return ask.context
+
+
+def _capacity(deployment: Deployment, plan: Carving, pool: int) -> Capacity:
+    if plan.override is not None:
+        blocks = plan.override
+        usable = [blocks * size for size in plan.stage_bytes]
+    else:
+        blocks = min(pool // size for size in plan.stage_bytes)
+        usable = [pool for _ in plan.stage_bytes]
+    if plan.release >= _NULL_BLOCK:
+        usable = [amount - size for amount, size in zip(usable, plan.stage_bytes, strict=True)]
+    concurrency = max(blocks, 0) / plan.request_blocks(plan.context)
+    return Capacity(
+        pool_bytes=pool,
+        block_size=plan.block_size,
+        num_blocks=max(blocks, 0),
+        tokens=_tokens(deployment, plan, max(blocks, 0), concurrency),
+        max_concurrency=concurrency,
+        longest_request_tokens=_longest(plan, usable),
+    )
+
+
+def _tokens(deployment: Deployment, plan: Carving, blocks: int, concurrency: float) -> int:
+    """The number after "KV cache size:"."""
+    if plan.release >= _ONE_NUMBER:
+        return int(concurrency * plan.context)
+    if plan.release >= (0, 11, 0):
+        return blocks // len(plan.groups) * plan.block_size * deployment.ask.dcp
+    return blocks * plan.block_size
+
+
+def _longest(plan: Carving, usable: list[int]) -> int:
+    """The longest request that passes vLLM's fit check, by its own binary search up to the context."""
+
+    def fits(tokens: int) -> bool:
+        blocks = plan.request_blocks(tokens)
+        return all(size * blocks <= amount for size, amount in zip(plan.stage_bytes, usable, strict=True))
+
+    low, high = 0, plan.context
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def _expects(deployment: Deployment, capacity: Capacity | None) -> tuple[Expected, ...]:
+    if capacity is None:
+        return ()
+    given = deployment.ask.pool_gib is not None
+    kind: Literal["computed", "estimated"] = "computed" if given else "estimated"
+    printed = "the log prints it with two decimals"
+    pool = Expected(
+        name="kv_pool_bytes",
+        value=capacity.pool_bytes,
+        unit="bytes",
+        kind=kind,
+        # On a CPU the pool is printed in GiB with at least one decimal, on a GPU with two.
+        tolerance=(0.05 if on_cpu(deployment.gpu) else 0.005) * GIB,
+        because="the pool is as given" if given else "the pool is what the ledger leaves",
+    )
+    tokens = Expected(
+        name="kv_tokens",
+        value=capacity.tokens,
+        unit="tokens",
+        kind=kind,
+        tolerance=0.5,
+        because=f"{capacity.num_blocks:,} blocks of {capacity.block_size} tokens fit in the pool",
+    )
+    concurrency = Expected(
+        name="max_concurrency",
+        value=capacity.max_concurrency,
+        unit="requests",
+        kind=kind,
+        tolerance=0.005 + 1e-9 * capacity.max_concurrency,
+        because=f"{capacity.num_blocks:,} blocks over the blocks of one request; {printed}",
+    )
+    blocks = Expected(
+        name="num_gpu_blocks",
+        value=capacity.num_blocks,
+        unit="blocks",
+        kind=kind,
+        tolerance=0.5,
+        because="the pool over the bytes of one block",
+    )
+    return pool, tokens, concurrency, blocks
+
+
+PLANNER = Planner(
+    dtypes=("auto", "fp8", "int8_per_token_head", "int4_per_token_head", "nvfp4"),
+    default_util=0.92,
+    carve=carve,
+    token_bytes=token_bytes,
+    sequence_bytes=sequence_bytes,
+    guess_overhead=(GIB, 2 * GIB, 5 * GIB),
+    overhead_because="CUDA context, activations of the profiling run and CUDA graphs: 1.8 to 3.5 GiB in public logs of"
+    " one GPU, more with long batches, tensor parallelism or a draft model; measure it or give --overhead-gib",
+)

@@ -1,0 +1,188 @@
+"""One deployment carved: its groups, and the bytes and blocks that follow from them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kvlab.core.engine import Deployment, Gpu
+from kvlab.core.errors import BadInput
+from kvlab.core.layout import Layout, Row
+from kvlab.core.model import Model
+from kvlab.core.plan import Ask
+from kvlab.core.units import ceil_div
+from kvlab.engines.vllm import ENGINE
+from kvlab.engines.vllm.dtypes import TURBOQUANT, check_supported, resolve, row_bytes
+from kvlab.engines.vllm.groups import Group, group, stages
+from kvlab.engines.vllm.parallel import check_parallel
+from kvlab.engines.vllm.platform import batched_tokens, block_size, capability, in_flight_tokens, on_cpu, switched_on
+from kvlab.engines.vllm.specs import Room, Spec, attention_spec, without_windows
+from kvlab.engines.vllm.versions import Release, parse, release
+
+_KERNEL_BLOCK = 16  # the smallest block of the attention kernels that read unquantised layers
+_QUANTISED_INSIDE = (*TURBOQUANT, "ultraquant_4bit")
+
+
+class Carving(msgspec.Struct, frozen=True, kw_only=True):
+    """How blocks look. `groups` is empty where vLLM's paging of the layout is not known."""
+
+    release: Release
+    dtype: str
+    context: int
+    block_size: int
+    batched: int
+    in_flight: int
+    dcp: int
+    groups: tuple[Group, ...]
+    stage_bytes: tuple[int, ...]
+    """Bytes of one block on each pipeline stage."""
+    token_bytes: int
+    """Bytes that one token adds on the heaviest stage, every layer counted."""
+    override: int | None
+
+    def request_blocks(self, tokens: int) -> int:
+        """Blocks that vLLM charges one request of `tokens`, in all groups."""
+        room = Room(context=tokens, in_flight=self.in_flight, dcp=self.dcp)
+        return sum(found.blocks(room) for found in self.groups)
+
+    def request_bytes(self, tokens: int) -> int:
+        """Bytes that vLLM charges one request of `tokens` on the heaviest rank."""
+        return self.request_blocks(tokens) * max(self.stage_bytes)
+
+
+def carving(deployment: Deployment, context: int) -> Carving:
+    """Groups and block bytes of `deployment`. Raises BadInput on what vLLM refuses."""
+    ask, model, layout, gpu = deployment.ask, deployment.model, deployment.layout, deployment.gpu
+    check_parallel(model, layout, ask)
+    version = release(ask)
+    dtype = storage(model, layout, ask, gpu)
+    batched = batched_tokens(ask, layout, gpu, context)
+    specs = [] if not_paged(layout, dtype) else _specs(deployment, dtype)
+    groups = group(specs, version) if specs else ()
+    parts = stages(_layer_count(model, layout), ask.pp)
+    return Carving(
+        release=version,
+        dtype=dtype,
+        context=context,
+        block_size=min((found.block_size for found in groups), default=block_size(ask, layout, dtype, gpu)),
+        batched=batched,
+        in_flight=in_flight_tokens(ask, gpu, batched),
+        dcp=ask.dcp,
+        groups=groups,
+        stage_bytes=tuple(max(found.bytes_on(stage) for found in groups) for stage in parts) if groups else (),
+        token_bytes=max(_token_bytes(layout, dtype, ask.tp or 1, stage) for stage in parts),
+        override=_override(ask),
+    )
+
+
+def storage(model: Model, layout: Layout, ask: Ask, gpu: Gpu | None) -> str:
+    """The format that the cache keeps. Raises BadInput when no backend takes it."""
+    if ask.kv_dtype_k is not None or ask.kv_dtype_v is not None:
+        raise BadInput("vLLM keeps keys and values in one dtype; give --kv-dtype instead of --kv-dtype-k and -v")
+    cc = capability(gpu)
+    dtype = resolve(model, layout, ask.kv_dtype, release(ask), cc)
+    wide = ask.arg("dtype") in ("float32", "float") and ask.kv_dtype in (None, "auto")
+    dtype = "float32" if wide and model.kv_cache_format is None else dtype
+    check_supported(layout, dtype, cc, on_cpu(gpu))
+    return dtype
+
+
+def not_paged(layout: Layout, dtype: str) -> str | None:
+    """Why the block arithmetic of vLLM is not computed for this layout; None when it is."""
+    if any(layout.only("state")):
+        return "vLLM pages recurrent state and attention together; its block arithmetic for them is not computed"
+    if any(layout.only("cross")):
+        return "vLLM sizes cross-attention by the encoder's input; its block arithmetic for it is not computed"
+    if dtype in _QUANTISED_INSIDE and (layout.windowed or any(layout.only("latent", "indexer"))):
+        return f"vLLM mixes {dtype} with unquantised layers; its block arithmetic for such a model is not computed"
+    return None
+
+
+def _specs(deployment: Deployment, dtype: str) -> list[Spec]:
+    ask, model, layout = deployment.ask, deployment.model, deployment.layout
+    tp, latent = ask.tp or 1, _mla_indexer(layout)
+    plain = "float16" if model.dtype == "float16" else "bfloat16"
+    skipped = _unquantised(_layer_count(model, layout)) if dtype in _QUANTISED_INSIDE else frozenset()
+    tokens = block_size(ask, layout, dtype, deployment.gpu)
+    if skipped:
+        tokens = _raised_block(layout, dtype, plain, tp, tokens)
+    indexed = frozenset() if latent else frozenset(layer for row in layout.only("indexer") for layer in row.layers)
+    specs = []
+    for row in layout.rows:
+        for word, layers in _by_format(row, dtype, plain, skipped, indexed).items():
+            specs.append(attention_spec(row, layers, row_bytes(row, word, tp, latent), tokens))
+    return without_windows(specs) if hybrid_off(ask, layout) else specs
+
+
+def _by_format(
+    row: Row, dtype: str, plain: str, skipped: frozenset[int], indexed: frozenset[int]
+) -> dict[str, tuple[int, ...]]:
+    """Layers of `row` by what they store: `skipped` stay in the model's dtype, `indexed` (block-sparse layers with an
+    indexer of their own) keep no scales per token and head."""
+    scaleless = "fp8" if dtype.endswith("per_token_head") else dtype
+    found: dict[str, tuple[int, ...]] = {}
+    for layer in row.layers:
+        word = plain if layer in skipped else scaleless if layer in indexed and row.kind == "full" else dtype
+        found[word] = (*found.get(word, ()), layer)
+    return found
+
+
+def hybrid_off(ask: Ask, layout: Layout) -> bool:
+    """Whether vLLM's hybrid cache manager is off: asked for, or the default with chunked attention before 0.14."""
+    asked = ask.arg("disable-hybrid-kv-cache-manager")
+    if asked is not None:
+        return switched_on(asked)
+    return any(layout.only("chunked")) and release(ask) < (0, 14, 0)
+
+
+def _unquantised(layers: int) -> frozenset[int]:
+    """The first and last two layers, which TurboQuant and UltraQuant leave in the model's dtype."""
+    count = min(2, layers // 2)
+    return frozenset((*range(count), *range(layers - count, layers)))
+
+
+def _raised_block(layout: Layout, dtype: str, plain: str, tp: int, tokens: int) -> int:
+    """Block size at which a quantised page is no smaller than the smallest unquantised one."""
+    widest = max(row_bytes(row, plain, tp, False) for row in layout.rows)
+    packed = min(row_bytes(row, dtype, tp, False) for row in layout.rows)
+    align = max(_KERNEL_BLOCK, tokens)
+    return align * ceil_div(widest * _KERNEL_BLOCK, align * packed)
+
+
+def _layer_count(model: Model, layout: Layout) -> int:
+    highest = max((layer for row in layout.rows for layer in row.layers), default=-1) + 1
+    return max(model.layers, highest)
+
+
+def _mla_indexer(layout: Layout) -> bool:
+    """Whether indexers serve latent layers; an indexer row seen by itself is taken for one of those."""
+    return not any(layout.only("full", "window", "chunked"))
+
+
+def _token_bytes(layout: Layout, dtype: str, tp: int, stage: range) -> int:
+    latent = _mla_indexer(layout)
+    return sum(row_bytes(row, dtype, tp, latent) * sum(layer in stage for layer in row.layers) for row in layout.rows)
+
+
+def token_bytes(model: Model, layout: Layout, dtype: str, tp: int) -> int:
+    """Bytes that one token adds on one rank in all layers, before paging and windows."""
+    return _token_bytes(layout, stored(model, layout, dtype), tp, range(_layer_count(model, layout)))
+
+
+def sequence_bytes(model: Model, layout: Layout, dtype: str, tp: int, tokens: int) -> int:
+    """Bytes of one sequence on one rank before paging: windows bound what is kept."""
+    word, latent = stored(model, layout, dtype), _mla_indexer(layout)
+    return sum(len(row.layers) * row_bytes(row, word, tp, latent) * row.kept(tokens) for row in layout.rows)
+
+
+def stored(model: Model, layout: Layout, dtype: str) -> str:
+    """The format behind a cache dtype when only that word is known. Raises BadInput on an unknown word."""
+    return dtype if dtype == "float32" else resolve(model, layout, dtype, parse(ENGINE.version), None)
+
+
+def _override(ask: Ask) -> int | None:
+    value = ask.arg("num-gpu-blocks-override")
+    if value is None:
+        return None
+    if not value.isdigit() or int(value) < 1:
+        raise BadInput(f"--engine-arg num-gpu-blocks-override={value} is not a number of blocks")
+    return int(value)

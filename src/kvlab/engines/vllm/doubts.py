@@ -1,0 +1,68 @@
+"""What a plan for vLLM rests on that the request did not state."""
+
+from __future__ import annotations
+
+from kvlab.core.engine import Deployment
+from kvlab.core.layout import Layout
+from kvlab.core.model import Doubt
+from kvlab.engines.vllm.carving import Carving, hybrid_off, not_paged
+from kvlab.engines.vllm.dtypes import is_sparse
+from kvlab.engines.vllm.platform import capability, on_cpu
+
+
+def doubts(deployment: Deployment, plan: Carving) -> tuple[Doubt, ...]:
+    """Every assumption that could change the numbers, with the option that settles it."""
+    ask, layout, gpu = deployment.ask, deployment.layout, deployment.gpu
+    found = []
+    if reason := not_paged(layout, plan.dtype):
+        found.append(Doubt("capacity", f"{reason}; bytes per token and per sequence hold before paging"))
+    if gpu is None and layout.windowed and ask.max_num_batched_tokens is None and not hybrid_off(ask, layout):
+        found.append(
+            Doubt(
+                "max-num-batched-tokens",
+                f"no GPU given: {plan.batched} tokens a batch assumed, vLLM's default on 70 to 160 GiB; windows keep"
+                " room for it; give --gpu or --max-num-batched-tokens",
+            )
+        )
+    if capability(gpu) is None and not on_cpu(gpu) and ask.block_size is None and _block_depends(layout):
+        found.append(
+            Doubt(
+                "block-size",
+                f"compute capability not known: blocks of {plan.block_size} tokens as on 9.0 (H100);"
+                " give --gpu or --block-size",
+            )
+        )
+    found += _dtype_doubts(deployment, plan)
+    if ask.arg("speculative-config") is not None:
+        found.append(
+            Doubt("speculative-config", "layers of a draft model keep a cache of their own, which is not in this plan")
+        )
+    for flag in ("kv-cache-dtype-skip-layers", "kv-transfer-config", "kv-offloading-size"):
+        if ask.arg(flag) is not None:
+            found.append(Doubt(flag, "may change the cache in vLLM; passed to the launch command, not computed"))
+    return tuple(found)
+
+
+def _block_depends(layout: Layout) -> bool:
+    wide = any(row.k_dim > 256 for row in layout.only("full", "window", "chunked"))
+    return wide or (any(layout.only("latent")) and not is_sparse(layout))
+
+
+def _dtype_doubts(deployment: Deployment, plan: Carving) -> list[Doubt]:
+    cc, dtype = capability(deployment.gpu), plan.dtype
+    found = []
+    if on_cpu(deployment.gpu) and dtype.startswith("fp8"):
+        found.append(Doubt("kv-cache-dtype", "an fp8 cache on a CPU needs AVX-512 or AMX; vLLM fails at start without"))
+    if dtype.endswith("_ds_mla") and not is_sparse(deployment.layout):
+        found.append(Doubt("kv-cache-dtype", f"{dtype} is a format of sparse MLA; here vLLM counts a byte a value"))
+    if dtype.startswith("fp8") and cc is not None and cc < (8, 9) and deployment.layout.windowed:
+        found.append(
+            Doubt(
+                "kv-cache-dtype",
+                f"models with attention sinks or bidirectional image tokens run on Triton, which refuses {dtype} on"
+                f" compute capability {cc[0]}.{cc[1]}",
+            )
+        )
+    if dtype.startswith("nvfp4") and cc is not None and cc < (9, 0):
+        found.append(Doubt("kv-cache-dtype", f"{dtype} was seen to be accepted from compute capability 9.0 on"))
+    return found

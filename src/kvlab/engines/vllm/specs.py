@@ -1,0 +1,75 @@
+"""Layers as vLLM's cache specs see them: page size, block size, and the blocks that one request takes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from kvlab.core.layout import Layout, Row
+from kvlab.core.units import ceil_div
+
+
+class Room(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request may hold: `context` tokens, and `in_flight` tokens scheduled beyond a window."""
+
+    context: int
+    in_flight: int
+    dcp: int = 1
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True):
+    """Layers that keep the same thing for equally long. A page is one block of one layer, in bytes."""
+
+    keeps: Literal["all", "window", "chunk"]
+    stored: Literal["heads", "latent", "indexer"]
+    layers: tuple[int, ...]
+    token_bytes: int
+    block_size: int
+    page: int
+    window: int | None = None
+
+    def blocks(self, room: Room) -> int:
+        """Blocks that one request takes at most (admission), as max_memory_usage_bytes / page of vLLM's spec."""
+        if self.window is None or self.keeps == "all":
+            return ceil_div(ceil_div(room.context, room.dcp), self.block_size)
+        if self.keeps == "chunk":
+            return ceil_div(min(self.window + room.in_flight, room.context), self.block_size)
+        kept = min(self.window - 1 + room.in_flight, room.context)
+        return ceil_div(kept, self.block_size) + 1  # the window need not start on a block boundary
+
+    def like(self) -> tuple[object, ...]:
+        """What must be equal for layers to share a bucket."""
+        return self.keeps, self.stored, self.token_bytes, self.block_size, self.page, self.window
+
+
+def attention_spec(row: Row, layers: tuple[int, ...], token_bytes: int, block_size: int) -> Spec:
+    """The spec of `layers` of `row`, before pages are unified."""
+    keeps: dict[str, Literal["window", "chunk"]] = {"window": "window", "chunked": "chunk"}
+    stored: Literal["heads", "latent", "indexer"] = (
+        "latent" if row.kind == "latent" else "indexer" if row.kind == "indexer" else "heads"
+    )
+    return Spec(
+        keeps=keeps.get(row.kind, "all"),
+        stored=stored,
+        layers=layers,
+        token_bytes=token_bytes,
+        block_size=block_size,
+        page=block_size * token_bytes,
+        window=row.window,
+    )
+
+
+def without_windows(specs: list[Spec]) -> list[Spec]:
+    """Sliding and chunked layers as full attention: what vLLM does when the hybrid cache manager is off.
+
+    Only when a full layer exists; a model of sliding layers alone keeps its windows.
+    """
+    if all(spec.keeps != "all" for spec in specs):
+        return specs
+    return [msgspec.structs.replace(spec, keeps="all", window=None) for spec in specs]
+
+
+def chunked(layout: Layout) -> bool:
+    """Whether any layer attends within chunks."""
+    return any(layout.only("chunked"))
