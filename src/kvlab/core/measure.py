@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 
@@ -25,6 +27,8 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
+    tokens_from: Literal["usage", "chunks"] | None = None
+    """Who counted `output_tokens`: the server, or this client by the chunks of text that arrived."""
     finish_reason: str | None = None
     status: int | None = None
     error: str | None = None

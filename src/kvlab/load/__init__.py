@@ -1,0 +1,1 @@
+"""Load on an OpenAI-compatible server: prompts, schedule, client, metrics sampling, summary."""

@@ -1,0 +1,161 @@
+"""One streamed answer: what its events say, and when its tokens arrived."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from kvlab.load.spec import Prompt
+
+_BROKEN_FINISH = ("abort", "error")
+_TAGS = re.compile(r"(?is)<(script|style).*?</\1>|<[^>]*>")
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+
+
+class _Delta(msgspec.Struct):
+    role: str | None = None
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: msgspec.Raw | None = None
+
+
+class _Choice(msgspec.Struct):
+    text: str | None = None
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class _Event(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: msgspec.Raw | None = None
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+
+
+class Reply:
+    """Collects one answer. Moments are `time.perf_counter()` readings."""
+
+    __slots__ = ("cached_tokens", "chunks", "error", "finish_reason", "finished", "first", "gaps", "last",
+                 "output_tokens", "prompt_tokens", "texts")  # fmt: skip
+
+    def __init__(self, keep_text: bool) -> None:
+        self.first: float | None = None
+        self.last = 0.0
+        self.gaps: list[float] = []
+        self.chunks = 0
+        self.finished = False
+        self.finish_reason: str | None = None
+        self.error: str | None = None
+        self.prompt_tokens: int | None = None
+        self.output_tokens: int | None = None
+        self.cached_tokens: int | None = None
+        self.texts: list[str] | None = [] if keep_text else None
+
+    def take(self, payload: bytes, now: float) -> None:
+        """One event that arrived at `now`. Sets `error` when it is not what an OpenAI-compatible server sends."""
+        if payload == b"[DONE]":
+            self.finished = True
+            return
+        try:
+            event = _decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+            self.error = f"bad event: {problem}: {shorten(payload.decode(errors='replace'))}"
+            return
+        if event.choices:
+            self._choice(event.choices[0], now)
+        if event.usage is not None:
+            self._usage(event.usage)
+        if event.error is not None and event.error != b"null":
+            self.error = f"server error: {server_message(bytes(event.error))}"
+
+    def _choice(self, choice: _Choice, now: float) -> None:
+        text = choice.text
+        arrived = text is not None
+        delta = choice.delta
+        if delta is not None:
+            text = delta.content or delta.reasoning_content or delta.reasoning
+            # The first chunk of a chat names the role and may come before any token.
+            arrived = bool(text or delta.tool_calls) or (delta.content is not None and delta.role is None)
+        if choice.finish_reason is not None:
+            self.finish_reason = choice.finish_reason
+            self.finished = True
+            if choice.finish_reason in _BROKEN_FINISH:
+                self.error = f"server error: the answer ended with finish_reason {choice.finish_reason!r}"
+            # llama.cpp says why it stopped in a chunk of its own that carries no token.
+            arrived = arrived and bool(text)
+            if self.first is None and not arrived:
+                # An answer that is nothing but an end-of-text token.
+                self.first = self.last = now
+        if not arrived:
+            return
+        if self.first is None:
+            self.first = now
+        else:
+            self.gaps.append(now - self.last)
+        self.last = now
+        self.chunks += 1
+        if self.texts is not None and text:
+            self.texts.append(text)
+
+    def _usage(self, usage: _Usage) -> None:
+        self.prompt_tokens = usage.prompt_tokens
+        self.output_tokens = usage.completion_tokens
+        if usage.prompt_tokens_details is not None:
+            self.cached_tokens = usage.prompt_tokens_details.cached_tokens
+
+    def verdict(self) -> str | None:
+        """Why the answer cannot be used; None for a complete one."""
+        if self.error is not None:
+            return self.error
+        if not self.finished:
+            return f"cut: the stream ended after {self.chunks} chunks without finish_reason or [DONE]"
+        if not (self.chunks if self.output_tokens is None else self.output_tokens) or self.first is None:
+            return "empty: the answer holds no token"
+        return None
+
+
+def request_body(prompt: Prompt, model: str, chat: bool) -> dict[str, object]:
+    """The keys of a streamed request that every OpenAI-compatible server takes."""
+    body: dict[str, object] = {"model": model}
+    if not chat:
+        body["prompt"] = prompt.text if prompt.token_ids is None else prompt.token_ids
+    elif prompt.messages is not None:
+        body["messages"] = prompt.messages
+    else:
+        body["messages"] = [{"role": "user", "content": prompt.text}]
+    body["max_tokens"] = prompt.output_tokens
+    body["stream"] = True
+    body["stream_options"] = {"include_usage": True}
+    return body
+
+
+def server_message(body: bytes) -> str:
+    """The server's own words out of an error body, shortened to one line."""
+    try:
+        document: object = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return shorten(body.decode(errors="replace"))
+    # {"error": {"message": ...}}, {"error": "..."}, {"message": ...} and FastAPI's {"detail": ...} are all in use.
+    for key in ("error", "message", "detail"):
+        if isinstance(document, dict) and key in document:
+            document = document[key]
+    return shorten(document if isinstance(document, str) else body.decode(errors="replace"))
+
+
+def shorten(text: str, limit: int = 160) -> str:
+    """Text on one line without HTML tags, at most `limit` characters."""
+    line = " ".join(_TAGS.sub(" ", text).split())
+    return line if len(line) <= limit else f"{line[: limit - 3]}..."

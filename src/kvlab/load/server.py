@@ -1,0 +1,120 @@
+"""First contact with a server: whether it answers, what it serves, which engine it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+from kvlab import engines
+from kvlab.core.engine import MetricMap, TokenApi
+from kvlab.core.errors import BadInput, ServerRefused
+from kvlab.load.client import KEY_VARIABLES
+from kvlab.load.reply import server_message, shorten
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
+_SECONDS = 20.0
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that answered. `url` has no trailing slash and no /v1."""
+
+    url: str
+    model: str
+    models: tuple[str, ...]
+    engine: str | None
+    """The engine's name when the server says who it is and kvlab knows it."""
+
+
+class _Model(msgspec.Struct):
+    id: str
+    owned_by: str | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+def base_url(url: str) -> str:
+    """The server's address without /v1 and trailing slash. Raises BadInput when it is not an http address."""
+    text = url.strip()
+    if "://" not in text:
+        text = f"http://{text}"
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise BadInput(f"{url!r} is not an address; write http://HOST:PORT") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise BadInput(f"{url!r} is not an http address; write http://HOST:PORT")
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1').rstrip('/')}"
+
+
+async def contact(session: ClientSession, url: str, model: str | None = None) -> Server:
+    """Ask the server for its models. Raises ServerRefused in one line when it is not one to send load to.
+
+    `model` may be a name that the server does not list (an adapter, an alias); None takes the first one listed.
+    """
+    base = base_url(url)
+    listing = _listing(base, await _get(session, f"{base}/v1/models"))
+    names = tuple(entry.id for entry in listing.data)
+    if model is None and not names:
+        raise ServerRefused(f"{base}/v1/models lists no model; wait until one is loaded, or name it with --model")
+    owner = next((entry.owned_by for entry in listing.data if entry.owned_by), None)
+    return Server(url=base, model=model or names[0], models=names, engine=_engine(owner))
+
+
+async def _get(session: ClientSession, url: str) -> tuple[int, bytes]:
+    import aiohttp
+
+    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    try:
+        async with session.get(url, timeout=timeout, allow_redirects=False) as response:
+            return response.status, await response.read()
+    except aiohttp.ClientConnectorError as problem:
+        why = shorten(problem.os_error.strerror or str(problem))
+        raise ServerRefused(f"no server at {url}: {why}; start the engine or correct the address") from None
+    except TimeoutError:
+        raise ServerRefused(f"{url} did not answer within {_SECONDS:g} s; is the engine still loading?") from None
+    except aiohttp.ClientError as problem:
+        raise ServerRefused(f"{url} does not speak HTTP as expected: {shorten(str(problem))}") from None
+
+
+def _listing(base: str, answer: tuple[int, bytes]) -> _Models:
+    status, body = answer
+    where = f"{base}/v1/models"
+    if status in (401, 403):
+        raise ServerRefused(f"{where} answered {status}: it wants an API key; set {' or '.join(KEY_VARIABLES)}")
+    if status != 200:
+        raise ServerRefused(f"{where} answered {status}: {server_message(body[:4096]) or 'no message'}")
+    try:
+        return msgspec.json.decode(body, type=_Models)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        kind = "HTML" if body.lstrip()[:1] == b"<" else "something"
+        raise ServerRefused(
+            f"{where} answered {kind} instead of a JSON list of models"
+            f" ({shorten(body[:4096].decode(errors='replace'), 60)!r}); is this an OpenAI-compatible server?"
+        ) from None
+
+
+def _engine(owner: str | None) -> str | None:
+    plain = (owner or "").lower().replace(".", "").replace("-", "").replace("_", "")
+    return next((name for name in engines.names() if name.replace("-", "") == plain), None)
+
+
+def metrics_of(engine: str | None) -> MetricMap | None:
+    """The engine's metric names; None for an engine that kvlab does not know."""
+    return engines.metric_map(engine) if engine in engines.names() else None
+
+
+def tokens_of(engine: str | None) -> TokenApi:
+    """The engine's tokenizer endpoints. Raises BadInput when it has none that kvlab knows."""
+    if engine is None or engine not in engines.names():
+        raise BadInput(
+            "prompts of an exact length need the engine's tokenizer, and the server does not say which engine it is;"
+            f" name it ({', '.join(engines.names())}) or give a prompts file"
+        )
+    return engines.token_api(engine)
