@@ -1,0 +1,35 @@
+"""Latent attention (MLA): one compressed key per token and layer, which also serves as the value.
+
+https://arxiv.org/abs/2405.04434 (DeepSeek-V2), section 2.1: the cache holds kv_lora_rank + qk_rope_head_dim values.
+"""
+
+from __future__ import annotations
+
+from kvlab.core.attention import layer_count
+from kvlab.core.config import Config
+from kvlab.core.family import Family
+from kvlab.core.layout import Layout, Row
+
+# Per-head sizes after decompression: computed, never cached.
+_UNCACHED = (
+    "num_key_value_heads",
+    "num_attention_heads",
+    "head_dim",
+    "v_head_dim",
+    "qk_head_dim",
+    "q_lora_rank",
+    "qk_nope_head_dim",
+)
+
+
+def _claims(config: Config) -> bool:
+    return config.has("kv_lora_rank") and not config.has("index_topk", "linear_attn_config", "index_head_dim")
+
+
+def _layout(config: Config) -> Layout:
+    config.understood(*_UNCACHED)
+    width = config.need("kv_lora_rank") + config.need("qk_rope_head_dim", least=0)
+    return Layout((Row(kind="latent", layers=tuple(range(layer_count(config))), heads=1, k_dim=width),))
+
+
+latent = Family(name="latent", claims=_claims, layout=_layout)

@@ -1,0 +1,25 @@
+"""Every layer keeps every token: MHA, GQA and MQA."""
+
+from __future__ import annotations
+
+from kvlab.core.attention import full_row, heads, layer_count, layer_kinds, slides, window_size
+from kvlab.core.config import LAYER_KEYS, Config
+from kvlab.core.errors import UnknownModel
+from kvlab.core.family import Family
+from kvlab.core.layout import Layout
+
+
+def _claims(config: Config) -> bool:
+    return config.has(*LAYER_KEYS)
+
+
+def _layout(config: Config) -> Layout:
+    count = layer_count(config)
+    for kind in layer_kinds(config, count) or ():
+        if slides(config, kind):
+            raise UnknownModel(f"{config.where}: {config.path}layer_types has sliding layers but no sliding_window")
+    window_size(config)
+    return Layout((full_row(range(count), heads(config)),))
+
+
+uniform = Family(name="uniform", claims=_claims, layout=_layout, general=True)

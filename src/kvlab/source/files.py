@@ -1,0 +1,103 @@
+"""Configs, folders and GGUF files on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kvlab.core.config import Config
+from kvlab.core.errors import BadInput, nearest
+from kvlab.core.model import Origin
+from kvlab.families import understand
+from kvlab.source import model as facts
+from kvlab.source import parse, refuse
+from kvlab.source.loaded import Loaded
+
+
+def load_file(path: Path) -> Loaded:
+    """A config.json under any name, or a GGUF file."""
+    with path.open("rb") as file:
+        magic = file.read(4)
+    if magic == b"GGUF" or path.suffix.lower() == ".gguf":
+        from kvlab.source.gguf_model import load_gguf
+
+        return load_gguf(path)
+    name = f"{path.resolve().parent.name}/{path.name}" if path.name == "config.json" else path.name
+    title = path.resolve().parent.name if path.name == "config.json" else path.stem
+    return from_config(read_config(path), Origin(name, "config"), title)
+
+
+def load_folder(path: Path) -> Loaded:
+    """A model folder: its config.json with the weights beside it, or its one GGUF file."""
+    found = path / "config.json"
+    if found.is_dir():
+        raise BadInput(f"{found} is a folder, not a file; give the model's config.json")
+    if not found.exists():
+        return _without_config(path)
+    from kvlab.source import safetensors
+
+    name = path.resolve().name
+    loaded = from_config(read_config(found), Origin(name, "folder"), name, quant_config(path))
+    return Loaded(
+        origin=loaded.origin,
+        model=loaded.model,
+        layout=loaded.layout,
+        weights=safetensors.folder_weights(path),
+        doubts=loaded.doubts,
+    )
+
+
+def read_config(path: Path) -> Config:
+    """The config in a file of believable size."""
+    size = path.stat().st_size
+    if size > parse.MAX_CONFIG_BYTES:
+        kind = "weights" if path.suffix in (".safetensors", ".bin", ".pt", ".pth") else "something else"
+        raise BadInput(f"{path} has {size:,} bytes: {kind}, not a config; give config.json, its folder or a GGUF file")
+    return parse.config(path.read_bytes(), str(path))
+
+
+def quant_config(path: Path) -> Config | None:
+    """ModelOpt's hf_quant_config.json beside the config, where there is one."""
+    found = path / "hf_quant_config.json"
+    return read_config(found) if found.is_file() else None
+
+
+def from_config(config: Config, origin: Origin, name: str, quant: Config | None = None) -> Loaded:
+    """The model of a parsed config, without weights; `quant` is ModelOpt's own file where there is one."""
+    refuse.other_files(config)
+    understood = understand(config)
+    described = facts.model(config, name, understood)
+    if quant is not None and described.kv_cache_format is None:
+        from msgspec.structs import replace
+
+        described = replace(described, kv_cache_format=facts.kv_cache_format(quant))
+    return Loaded(
+        origin=origin,
+        model=described,
+        layout=understood.layout,
+        weights=None,
+        doubts=understood.doubts + facts.long_context_doubt(config.language()),
+    )
+
+
+def missing(path: Path) -> BadInput:
+    """The line for a path that is not there: the nearest name in its folder."""
+    folder = path.parent
+    if not folder.is_dir():
+        return BadInput(f"{path} does not exist: there is no folder {folder}; check the path")
+    names = [entry.name for entry in folder.iterdir() if entry.is_dir() or entry.suffix in (".json", ".gguf")]
+    hint = nearest(path.name, sorted(names)[:20]) if names else "the folder holds no config.json or GGUF file"
+    return BadInput(f"{path} does not exist; {hint}")
+
+
+def _without_config(path: Path) -> Loaded:
+    models = sorted(entry for entry in path.glob("*.gguf") if "mmproj" not in entry.name)
+    first = [entry for entry in models if "-of-" not in entry.stem or "-00001-of-" in entry.stem]
+    if len(first) == 1:
+        from kvlab.source.gguf_model import load_gguf
+
+        return load_gguf(first[0])
+    if len(first) > 1:
+        raise BadInput(f"{path} holds {len(first)} GGUF models; give one: {', '.join(e.name for e in first[:4])}")
+    held = sorted(entry.name for entry in path.iterdir())
+    listed = ", ".join(held[:6]) + (f" and {len(held) - 6} more" if len(held) > 6 else "")
+    raise BadInput(f"{path} has no config.json and no GGUF file; it holds {listed or 'nothing'}")

@@ -1,0 +1,91 @@
+"""Models on the Hugging Face Hub, without downloading weights."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from kvlab.core.errors import BadInput
+from kvlab.core.model import Origin, Weights
+from kvlab.source.loaded import Loaded
+
+_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
+_FILES = (".json", ".gguf", ".safetensors")
+
+
+def looks_like_id(text: str) -> bool:
+    """Whether `text` can be `org/name` or `org/name@revision` rather than a path."""
+    return _ID.fullmatch(text) is not None and not text.lower().endswith(_FILES) and not Path(text).parent.is_dir()
+
+
+def load_hub(text: str, revision: str | None) -> Loaded:
+    """The config of a Hub model and the bytes of its tensors, from their headers alone.
+
+    Raises BadInput, one line, for a model that is not there, gated, or cannot be reached. The token (HF_TOKEN) is used
+    by huggingface_hub and never appears in a message.
+    """
+    from kvlab.source import files
+
+    name, _, suffix = text.partition("@")
+    revision = revision or suffix or None
+    config = files.read_config(_fetch(name, "config.json", revision))
+    config.where = f"{name}/config.json"
+    try:
+        quant = files.read_config(_fetch(name, "hf_quant_config.json", revision))
+    except BadInput:
+        quant = None
+    loaded = files.from_config(config, Origin(name, "hub", revision), name, quant)
+    return Loaded(
+        origin=loaded.origin,
+        model=loaded.model,
+        layout=loaded.layout,
+        weights=_weights(name, revision),
+        doubts=loaded.doubts,
+    )
+
+
+def _fetch(name: str, file: str, revision: str | None) -> Path:
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(name, file, revision=revision, etag_timeout=10))
+    except Exception as error:
+        raise _line(error, name, file, revision) from None
+
+
+def _weights(name: str, revision: str | None) -> Weights | None:
+    from huggingface_hub import HfApi
+
+    try:
+        found = HfApi().get_safetensors_metadata(name, revision=revision)
+    except Exception:
+        # The plan stands without weight bytes; it then asks for --weights-gib.
+        return None
+    total = sum(
+        tensor.data_offsets[1] - tensor.data_offsets[0]
+        for file in found.files_metadata.values()
+        for tensor in file.tensors.values()
+    )
+    return Weights(total, "computed", f"sum of the tensors in {len(found.files_metadata)} safetensors headers")
+
+
+def _line(error: Exception, name: str, file: str, revision: str | None) -> BadInput:
+    """One line for whatever huggingface_hub raises; unknown errors are named by their class only."""
+    from huggingface_hub import errors
+
+    at = f"{name}@{revision}" if revision else name
+    if isinstance(error, errors.GatedRepoError):
+        return BadInput(f"{at} is gated: accept its licence on the Hub and set HF_TOKEN, or give a local config.json")
+    if isinstance(error, errors.RevisionNotFoundError):
+        return BadInput(f"{name} has no revision {revision!r}; check the branch, tag or commit")
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return BadInput(
+            f"{at} is neither a file or folder here nor a model on the Hub (a private one needs HF_TOKEN);"
+            " check the name"
+        )
+    if isinstance(error, errors.EntryNotFoundError) and not isinstance(error, errors.LocalEntryNotFoundError):
+        return BadInput(f"{at} has no {file} on the Hub (a GGUF-only model? download its .gguf and give the file)")
+    return BadInput(
+        f"{at} is not here and the Hub cannot be reached ({type(error).__name__}); check the network, or give a local"
+        " config.json"
+    )

@@ -1,0 +1,56 @@
+"""Bytes of a JSON file -> Config, with one line for everything that is something else."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kvlab.core.config import Config
+from kvlab.core.errors import BadInput
+
+MAX_CONFIG_BYTES = 16 << 20
+"""Far above any config; a larger file is something else and is not read."""
+
+
+def config(data: bytes, where: str) -> Config:
+    """The config in `data`. Raises BadInput, naming line and column, for what is no JSON object."""
+    values = json_object(data, where)
+    return Config(values, where)
+
+
+def json_object(data: bytes, where: str) -> dict[str, object]:
+    """The JSON object in `data`; NaN and Infinity are accepted, as Python's json writes them."""
+    if not data.strip():
+        raise BadInput(f"{where} is empty; give a model's config.json")
+    try:
+        values = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        values = _second_reading(data, where)
+    if not isinstance(values, dict):
+        raise BadInput(f"{where} holds a JSON {_kind(values)}, not an object; give a model's config.json")
+    return values
+
+
+def _second_reading(data: bytes, where: str) -> object:
+    # msgspec is faster; json reads Infinity and names line and column.
+    import json
+
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{where} is not UTF-8 text (byte {error.start:,}); give a model's config.json") from None
+    if text.lstrip()[:1] == "<":
+        raise BadInput(f"{where} is HTML or XML, not JSON: a download answered with a page; fetch config.json again")
+    try:
+        values: object = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadInput(
+            f"{where} is not valid JSON at line {error.lineno}, column {error.colno}: {error.msg};"
+            " is the file complete? fetch it again"
+        ) from None
+    except (RecursionError, ValueError) as error:
+        raise BadInput(f"{where} is JSON that no config is: {str(error)[:80]}; give a model's config.json") from None
+    return values
+
+
+def _kind(value: object) -> str:
+    return {list: "array", str: "string", bool: "boolean", type(None): "null"}.get(type(value), "number")

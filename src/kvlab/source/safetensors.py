@@ -1,0 +1,79 @@
+"""Weight bytes from safetensors headers, without reading a weight. https://github.com/huggingface/safetensors"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from kvlab.core.errors import BadInput
+from kvlab.core.model import Weights
+
+MAX_HEADER_BYTES = 100_000_000
+"""The limit of the format itself."""
+
+
+class _Index(msgspec.Struct):
+    weight_map: dict[str, str] = {}
+    metadata: dict[str, object] = {}
+
+
+class _Tensor(msgspec.Struct):
+    data_offsets: tuple[int, int] = (0, 0)
+
+
+def folder_weights(path: Path) -> Weights | None:
+    """Bytes of all tensors in the folder's checkpoint; None when it holds no safetensors."""
+    index = path / "model.safetensors.index.json"
+    if index.is_file():
+        listed = _decode_index(index)
+        files = [path / name for name in sorted(set(listed.weight_map.values()))]
+        absent = [file.name for file in files if not file.is_file()]
+        if absent:
+            return _from_index(listed, absent)
+    else:
+        single = path / "model.safetensors"
+        files = [single] if single.is_file() else sorted(path.glob("*.safetensors"))
+    if not files:
+        return None
+    total = sum(file_bytes(file) for file in files)
+    return Weights(total, "computed", f"sum of the tensors in {len(files)} safetensors file{'s' * (len(files) > 1)}")
+
+
+def file_bytes(path: Path) -> int:
+    """Bytes of the tensors in one file, as its header states them. Raises BadInput for a damaged or short file."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(MAX_HEADER_BYTES, size - 8):
+            raise BadInput(f"{path} is no safetensors file, or cut short: {size:,} bytes; fetch it again")
+        header = file.read(length)
+    return _tensor_bytes(header, str(path), size - 8 - length)
+
+
+def _tensor_bytes(header: bytes, where: str, held: int) -> int:
+    try:
+        entries = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
+        tensors = [msgspec.json.decode(raw, type=_Tensor) for name, raw in entries.items() if name != "__metadata__"]
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise BadInput(f"{where} has a damaged safetensors header; fetch it again") from None
+    end = max((tensor.data_offsets[1] for tensor in tensors), default=0)
+    if end > held:
+        raise BadInput(f"{where} is cut short: its tensors need {end:,} bytes, it holds {held:,}; fetch it again")
+    if any(first < 0 or last < first for first, last in (tensor.data_offsets for tensor in tensors)):
+        raise BadInput(f"{where} has a damaged safetensors header; fetch it again")
+    return sum(tensor.data_offsets[1] - tensor.data_offsets[0] for tensor in tensors)
+
+
+def _decode_index(path: Path) -> _Index:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Index)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise BadInput(f"{path} is not a safetensors index; fetch it again") from None
+
+
+def _from_index(listed: _Index, absent: list[str]) -> Weights | None:
+    total = listed.metadata.get("total_size")
+    if isinstance(total, bool) or not isinstance(total, int) or total <= 0:
+        return None
+    return Weights(total, "read", f"total_size of the index; {len(absent)} of its files are not here ({absent[0]})")
