@@ -15,7 +15,7 @@ from kvlab.load.reply import Reply, server_message, shorten
 from kvlab.load.sse import EventSplitter
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession
+    from aiohttp import ClientConnectorError, ClientResponse, ClientSession
 
     from kvlab.load.body import TimedBody
 
@@ -97,7 +97,7 @@ class Client:
                     return status, f"not a stream: {response.content_type}: {await _refusal(response)}"
                 await self._read(response, reply)
         except aiohttp.ClientConnectorError as problem:
-            return status, f"refused: {shorten(problem.os_error.strerror or str(problem))}"
+            return status, f"refused: {connect_problem(problem)}"
         except aiohttp.ConnectionTimeoutError:
             return status, f"refused: no connection within {_CONNECT_SECONDS:g} s"
         except TimeoutError:
@@ -159,6 +159,13 @@ class Client:
             error=None if error is None else _without_key(error),
             text=None if reply.texts is None else "".join(reply.texts),
         )
+
+
+def connect_problem(problem: ClientConnectorError) -> str:
+    """Why no connection came about, in the system's words: "Connection refused"."""
+    number = problem.os_error.errno
+    # asyncio writes "Connect call failed (...)" in place of the system's text; name look-ups have negative numbers.
+    return os.strerror(number) if number is not None and number > 0 else shorten(str(problem.os_error))
 
 
 async def _drain(response: ClientResponse) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import msgspec
 
@@ -27,7 +28,7 @@ class _Delta(msgspec.Struct):
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
-    tool_calls: msgspec.Raw | None = None
+    tool_calls: Any = None
 
 
 class _Choice(msgspec.Struct):
@@ -39,7 +40,7 @@ class _Choice(msgspec.Struct):
 class _Event(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
-    error: msgspec.Raw | None = None
+    error: Any = None
 
 
 _decode = msgspec.json.Decoder(_Event).decode
@@ -78,8 +79,8 @@ class Reply:
             self._choice(event.choices[0], now)
         if event.usage is not None:
             self._usage(event.usage)
-        if event.error is not None and event.error != b"null":
-            self.error = f"server error: {server_message(bytes(event.error))}"
+        if event.error:
+            self.error = f"server error: {server_message(payload)}"
 
     def _choice(self, choice: _Choice, now: float) -> None:
         text = choice.text

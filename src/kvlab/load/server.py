@@ -10,7 +10,7 @@ import msgspec
 from kvlab import engines
 from kvlab.core.engine import MetricMap, TokenApi
 from kvlab.core.errors import BadInput, ServerRefused
-from kvlab.load.client import KEY_VARIABLES
+from kvlab.load.client import KEY_VARIABLES, connect_problem
 from kvlab.load.reply import server_message, shorten
 
 if TYPE_CHECKING:
@@ -75,8 +75,9 @@ async def _get(session: ClientSession, url: str) -> tuple[int, bytes]:
         async with session.get(url, timeout=timeout, allow_redirects=False) as response:
             return response.status, await response.read()
     except aiohttp.ClientConnectorError as problem:
-        why = shorten(problem.os_error.strerror or str(problem))
-        raise ServerRefused(f"no server at {url}: {why}; start the engine or correct the address") from None
+        raise ServerRefused(
+            f"no server at {url}: {connect_problem(problem)}; start the engine or correct the address"
+        ) from None
     except TimeoutError:
         raise ServerRefused(f"{url} did not answer within {_SECONDS:g} s; is the engine still loading?") from None
     except aiohttp.ClientError as problem:

@@ -1,0 +1,145 @@
+"""A real HTTP server on loopback, in a thread, that does exactly what a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from aiohttp import web
+
+Answer = Callable[[web.Request, dict[str, Any]], Awaitable[web.StreamResponse]]
+MODELS = {"object": "list", "data": [{"id": "m", "object": "model", "owned_by": "somebody"}]}
+
+
+def event(text: str | None = None, finish: str | None = None, **more: object) -> bytes:
+    """One completions event."""
+    choice = {"index": 0, "text": text, "finish_reason": finish}
+    return b"data: " + json.dumps({"choices": [choice], **more}, ensure_ascii=False).encode() + b"\n\n"
+
+
+def chat_event(finish: str | None = None, **delta: object) -> bytes:
+    """One chat event."""
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+
+
+def usage(prompt: int, output: int, cached: int | None = None) -> bytes:
+    """The last event of `stream_options: {"include_usage": true}`."""
+    counts: dict[str, object] = {"prompt_tokens": prompt, "completion_tokens": output}
+    if cached is not None:
+        counts["prompt_tokens_details"] = {"cached_tokens": cached}
+    return b"data: " + json.dumps({"choices": [], "usage": counts}).encode() + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+
+
+def stream(*steps: bytes | float, cut: bool = False) -> Answer:
+    """Bytes are written at once, numbers are pauses in seconds; `cut` breaks the connection at the end."""
+
+    async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for step in steps:
+            if isinstance(step, bytes):
+                await response.write(step)
+            else:
+                await asyncio.sleep(step)
+        if cut and request.transport is not None:
+            request.transport.close()
+        else:
+            await response.write_eof()
+        return response
+
+    return answer
+
+
+def plain(text: str, status: int = 200, kind: str = "application/json") -> Answer:
+    """An answer that is no stream."""
+
+    async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        return web.Response(text=text, status=status, content_type=kind)
+
+    return answer
+
+
+class Scripted:
+    """What the server received, and what it answers. `answers` are used in turn, the last one for good."""
+
+    def __init__(self, answers: Sequence[Answer]) -> None:
+        self.answers = list(answers)
+        self.models: Answer = plain(json.dumps(MODELS))
+        self.pages: dict[str, Callable[[], str]] = {}
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.cancelled = 0
+        self.in_flight = 0
+        self.most_in_flight = 0
+        self.url = ""
+        self.stop: Callable[[], None] = lambda: None
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Every path."""
+        if request.path == "/v1/models":
+            return await self.models(request, {})
+        if request.path in self.pages:
+            return web.Response(text=self.pages[request.path]())
+        if request.method != "POST":
+            return web.Response(status=404)
+        body = await request.json()
+        self.bodies.append(body)
+        self.headers.append(dict(request.headers))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            return await answer(request, body)
+        except (asyncio.CancelledError, ConnectionError):
+            self.cancelled += 1
+            raise
+        finally:
+            self.in_flight -= 1
+
+
+@contextmanager
+def serving(*answers: Answer) -> Iterator[Scripted]:
+    """A server with these answers."""
+    script = Scripted(answers)
+    ready, loop = threading.Event(), asyncio.new_event_loop()
+    finish = asyncio.Event()
+
+    async def main() -> None:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", script.handle)
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0][:2]
+        script.url = f"http://{host}:{port}"
+        ready.set()
+        await finish.wait()
+        await runner.cleanup()
+
+    def body() -> None:
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(main())
+        loop.close()
+
+    thread = threading.Thread(target=body, daemon=True)
+    thread.start()
+    assert ready.wait(10)
+
+    def stop() -> None:
+        if thread.is_alive():
+            loop.call_soon_threadsafe(finish.set)
+            thread.join(10)
+
+    script.stop = stop
+    try:
+        yield script
+    finally:
+        stop()
