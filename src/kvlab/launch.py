@@ -55,8 +55,14 @@ def command(plan: Plan, port: int | None = None) -> Command:
         _refuse_taken(port)
     else:
         port = free_port()
-    words = (word.replace("{port}", str(port)) for word in plan.launch.argv[1:])
+    words = _on_port(plan.launch.argv[1:], port)
     return Command(engine=plan.engine.name, argv=(*program, *words), env=dict(plan.launch.env), port=port)
+
+
+def _on_port(argv: tuple[str, ...], port: int) -> tuple[str, ...]:
+    """The same words, listening elsewhere: every engine calls the flag --port."""
+    at = argv.index("--port")
+    return (*argv[: at + 1], str(port), *argv[at + 2 :])
 
 
 def free_port() -> int:

@@ -9,13 +9,14 @@ from kvlab.core import budget
 from kvlab.core.engine import Carved, Deployment, Gpu, Planner
 from kvlab.core.errors import BadInput, KvlabError
 from kvlab.core.layout import Layout
-from kvlab.core.model import Doubt, Weights
+from kvlab.core.model import Doubt, Origin, Weights
 from kvlab.core.plan import (
     Alternative,
     Ask,
     ContextLine,
     EngineId,
     Expected,
+    Launch,
     LayoutLine,
     LedgerLine,
     Plan,
@@ -28,8 +29,11 @@ CONTEXTS = (4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576)
 """Rows of the per-context table, in tokens."""
 
 
-def make_plan(loaded: Loaded, ask: Ask) -> Plan:
-    """The plan of `ask` for a model. Raises KvlabError for a request that cannot be planned, naming what to change."""
+def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
+    """The plan of `ask` for a model; `source` is how the user names it, for the launch command.
+
+    Raises KvlabError for a request that cannot be planned, naming what to change.
+    """
     planner, identity = engines.planner(ask.engine), engines.engine(ask.engine)
     ask = _settled(ask)
     gpu = _gpu(ask)
@@ -57,10 +61,26 @@ def make_plan(loaded: Loaded, ask: Ask) -> Plan:
         alternatives=alternatives,
         contexts=tuple(_contexts(planner, deployment, carved, dtypes)),
         verdict=judge(deployment, carved, alternatives, identity.kv_flag, weights_known=weights is not None),
-        launch=engines.launcher(ask.engine).command(deployment, carved, loaded.origin.name),
+        launch=_launch(deployment, carved, loaded.origin, source),
         expects=_expects(planner, deployment, carved, pool),
         doubts=(*loaded.doubts, *carved.doubts, *doubts),
         ask=ask,
+    )
+
+
+def _launch(deployment: Deployment, carved: Carved, origin: Origin, source: str) -> Launch:
+    """The command on the default port. A config file alone cannot be served: the model's name stands for it."""
+    launcher = engines.launcher(deployment.ask.engine)
+    launch = launcher.command(deployment, carved, deployment.model.name if origin.kind == "config" else source)
+    port = str(launcher.default_port)
+    return msgspec.structs.replace(
+        launch,
+        argv=tuple(word.replace("{port}", port) for word in launch.argv),
+        files={name: text.replace("{port}", port) for name, text in launch.files.items()},
+        flags=tuple(
+            msgspec.structs.replace(flag, value=flag.value and flag.value.replace("{port}", port))
+            for flag in launch.flags
+        ),
     )
 
 

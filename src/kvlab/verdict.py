@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvlab.core.engine import Carved, Deployment
 from kvlab.core.plan import Alternative, Move, Verdict
-from kvlab.core.units import gib
+from kvlab.core.units import size
 
 
 def judge(
@@ -39,13 +39,13 @@ def judge(
         )
         return Verdict("fits_with_smaller_dtype", text, _more_room(deployment, carved, smaller, kv_flag))
     if over:
-        text = f"the caches take {gib(capacity.pool_bytes)} and only {gib(pool or 0)} are free for them"
+        text = f"the caches take {size(capacity.pool_bytes)} and only {size(pool or 0)} are free for them"
         return Verdict(
             "does_not_fit", text, (Move("lower --context or --parallel", None), *_dtype_moves(smaller, carved, kv_flag))
         )
     longest = capacity.longest_request_tokens
     text = (
-        f"not even one request of {context:,} tokens fits: the pool of {gib(capacity.pool_bytes)} ends at"
+        f"not even one request of {context:,} tokens fits: the pool of {size(capacity.pool_bytes)} ends at"
         f" {longest:,} tokens; shorten the context or take a larger GPU"
     )
     shorten = Move(f"lower --context to {longest:,}", None)
@@ -55,7 +55,9 @@ def judge(
 def _without_pool(deployment: Deployment, carved: Carved, *, weights_known: bool) -> Verdict:
     capacity = carved.capacity
     if capacity is not None:
-        text = f"the caches take {gib(capacity.pool_bytes)}; without --gpu or --pool-gib it is unknown whether they fit"
+        text = (
+            f"the caches take {size(capacity.pool_bytes)}; without --gpu or --pool-gib it is unknown whether they fit"
+        )
     elif deployment.gpu is None and deployment.ask.pool_gib is None:
         text = "no GPU and no pool given, so only costs are known; add --gpu NAME or --pool-gib X"
     elif not weights_known:

@@ -1,0 +1,110 @@
+"""The command line: arguments -> a verb -> what it answers. No arithmetic here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from importlib import import_module
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from kvlab.core.errors import BadInput, KvlabError, nearest
+
+if TYPE_CHECKING:
+    from kvlab.cli.command import Answer, Command
+
+_PURPOSE = (
+    "Plan the KV cache of a model, launch the engine, check the plan, measure A against B, gate on quality, report."
+)
+
+
+def names() -> list[str]:
+    """Verbs, sorted: the files in cli/commands."""
+    folder = os.path.join(os.path.dirname(__file__), "commands")
+    return sorted(file[:-3] for file in os.listdir(folder) if file.endswith(".py") and not file.startswith("_"))
+
+
+def load_verb(name: str) -> Command:
+    """The verb of that name. Raises BadInput naming the nearest."""
+    if name not in names():
+        raise BadInput(f"no command {name!r}; {nearest(name, names())}; see kvlab --help")
+    found: Command = import_module(f"kvlab.cli.commands.{name}").COMMAND
+    return found
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one verb. 0: answered; 1: a gate failed; 2: wrong input, one line on stderr; 130: interrupted."""
+    words = sys.argv[1:] if argv is None else argv
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return _run(words)
+    except KvlabError as error:
+        return _complain(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return _complain("interrupted; everything that was started has been stopped", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        if os.environ.get("KVLAB_DEBUG"):
+            raise
+        where = f" {error.filename}" if error.filename else ""
+        return _complain(
+            f"cannot use{where}: {error.strerror or error}; check the path, its permissions and disk room", 2
+        )
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _complain(line: str, code: int) -> int:
+    one_line = " ".join(line.split())
+    sys.stderr.write(f"kvlab: {one_line}\n")
+    return code
+
+
+def _run(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        return _help()
+    if words[0] in ("-V", "--version"):
+        from kvlab import __version__
+
+        print(f"kvlab {__version__}")
+        return 0
+    from kvlab.cli.command import Parser
+
+    verb = load_verb(words[0])
+    parser = Parser(prog=f"kvlab {words[0]}", description=verb.help, allow_abbrev=False)
+    verb.arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the JSON document to FILE as well")
+    options = parser.parse_args(words[1:])
+    return _deliver(verb.run(options), as_json=options.json, output=options.output)
+
+
+def _deliver(answer: Answer, *, as_json: bool, output: str | None) -> int:
+    if as_json or output:
+        from kvlab.store import encode, write_atomic
+
+        document = encode(answer.document)
+        if output:
+            write_atomic(output, document)
+        if as_json:
+            sys.stdout.write(document.decode())
+            sys.stdout.flush()
+            return answer.exit_code
+    from rich.console import Console
+
+    Console(highlight=False).print(answer.show())
+    return answer.exit_code
+
+
+def _help() -> int:
+    print(f"usage: kvlab COMMAND [options]\n\n{_PURPOSE}\n\ncommands:")
+    for name in names():
+        print(f"  {name:<10} {load_verb(name).help}")
+    print("\nkvlab COMMAND --help explains each. Every command takes --json and -o FILE.")
+    print("Exit code: 0 answered, 1 a gate failed, 2 wrong input, 130 interrupted.")
+    return 0

@@ -17,7 +17,7 @@ class CheckRow(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     planned: float | None
     seen: float | str | None
-    verdict: Literal["agrees", "differs", "not seen"]
+    verdict: Literal["agrees", "differs", "not seen", "not planned"]
     difference: float | None = None
     tolerance: float | None = None
     line: str | None = None
@@ -44,6 +44,16 @@ def compare(plan: Plan, observation: Observation) -> Check:
     rows = tuple(_row(expected, observation) for expected in plan.expects)
     version = observation.version or plan.engine.version
     return Check(engine=EngineId(observation.engine, version), rows=rows)
+
+
+def listing(observation: Observation) -> Check:
+    """What the log says, under the names that a plan would use: the last statement of each."""
+    last = {item.name: item for item in observation.seen}
+    rows = tuple(
+        CheckRow(name=name, unit=item.unit, planned=None, seen=item.value, verdict="not planned", line=item.line)
+        for name, item in last.items()
+    )
+    return Check(engine=EngineId(observation.engine, observation.version or "unknown"), rows=rows)
 
 
 def _row(expected: Expected, observation: Observation) -> CheckRow:

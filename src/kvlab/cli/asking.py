@@ -1,0 +1,82 @@
+"""The arguments that describe a deployment, shared by the verbs that plan one."""
+
+from __future__ import annotations
+
+import argparse
+
+from kvlab.cli.command import count, positive, tokens
+from kvlab.core.errors import BadInput
+from kvlab.core.plan import Ask
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Every argument of contract `kvlab plan SOURCE`, source and --strict excepted."""
+    where = parser.add_argument_group("engine and GPU")
+    where.add_argument("--engine", default="vllm", help="vllm, llamacpp (default: vllm)")
+    where.add_argument(
+        "--engine-version", help="the version whose rules and log lines apply (default: the newest known)"
+    )
+    where.add_argument("--gpu", help="chip-memory, as kvlab gpus lists them: h100-80gb, rtx4090-24gb, cpu")
+    where.add_argument("--gpu-gib", type=positive, help="usable memory of one GPU in GiB")
+    where.add_argument("--gpus", type=count, help="number of GPUs (tensor parallel unless said otherwise)")
+    for name, text in (
+        ("tp", "tensor"),
+        ("pp", "pipeline"),
+        ("dp", "data"),
+        ("dcp", "decode context"),
+        ("ep", "expert"),
+    ):
+        where.add_argument(f"--{name}", type=count, help=f"{text} parallel size")
+    cache = parser.add_argument_group("cache")
+    cache.add_argument("--kv-dtype", help="cache dtype in the engine's own words (fp8, q8_0 ...)")
+    cache.add_argument("--context", help="longest request in tokens: 32768, 32k (k = 1,024), native")
+    cache.add_argument("--users", type=count, help="requests that should run together")
+    cache.add_argument("--block-size", type=count, help="tokens per block")
+    cache.add_argument("--max-num-batched-tokens", type=tokens("--max-num-batched-tokens"))
+    cache.add_argument("--max-num-seqs", type=count)
+    cache.add_argument("--no-prefix-caching", action="store_true")
+    cache.add_argument("--mamba-cache-mode", choices=("none", "align", "all"))
+    memory = parser.add_argument_group("memory")
+    memory.add_argument("--util", type=positive, help="share of GPU memory that the engine claims")
+    memory.add_argument("--weights-gib", type=positive, help="weights of the whole model, when the source has none")
+    memory.add_argument("--overhead-gib", type=float, help="activations, graphs and context, when they are known")
+    memory.add_argument("--pool-gib", type=positive, help="cache pool per GPU as given: skips the budget")
+    llama = parser.add_argument_group("llama.cpp")
+    llama.add_argument("--parallel", type=count, help="slots (-np)")
+    llama.add_argument(
+        "--kv-unified", action=argparse.BooleanOptionalAction, help="one pool for all slots, or one each"
+    )
+    llama.add_argument("--kv-dtype-k", help="cache type of keys alone")
+    llama.add_argument("--kv-dtype-v", help="cache type of values alone")
+    llama.add_argument("--swa-full", action="store_true", help="window layers keep the whole context")
+    llama.add_argument("--ubatch", type=count, help="tokens per micro-batch")
+    parser.add_argument(
+        "--engine-arg",
+        action="append",
+        default=[],
+        metavar="FLAG=VALUE",
+        help="any other flag of the engine; repeatable. Those that change the cache are honoured",
+    )
+
+
+def ask(options: argparse.Namespace) -> Ask:
+    """The request that the arguments state. Raises BadInput for a context that is no number."""
+    from kvlab.core.units import parse_tokens
+
+    given = vars(options)
+    native = given["context"] in (None, "native")
+    names = set(Ask.__struct_fields__) - {"context", "engine_args", "prefix_caching"}
+    return Ask(
+        context=None if native else parse_tokens(given["context"], "--context"),
+        engine_args=tuple(engine_arg(text) for text in given["engine_arg"]),
+        prefix_caching=False if given["no_prefix_caching"] else None,
+        **{name: given[name] for name in names if given.get(name) is not None},
+    )
+
+
+def engine_arg(text: str) -> tuple[str, str]:
+    """ "FLAG=VALUE", "--flag=value" or a bare "FLAG" (taken as true) as name and value."""
+    name, equals, value = text.lstrip("-").partition("=")
+    if not name or any(letter.isspace() for letter in name):
+        raise BadInput(f"--engine-arg {text!r} has no flag name; write FLAG=VALUE")
+    return name.replace("_", "-"), value if equals else "true"

@@ -1,0 +1,79 @@
+"""What a file in cli/commands holds: one Command, named after the file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from kvlab.core.errors import BadInput, nearest
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+class Answer(NamedTuple):
+    """A value to print as JSON, how to show it to a person, and the exit code (0, or 1: a gate failed)."""
+
+    document: object
+    show: Callable[[], RenderableType]
+    exit_code: int = 0
+
+
+class Command(NamedTuple):
+    """A verb: one line of help, its arguments, and what it does."""
+
+    help: str
+    arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], Answer]
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that raises BadInput, one line, where argparse would print usage and exit."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(f"{self._nearest_option(message)}; see {self.prog} --help")
+
+    def _nearest_option(self, message: str) -> str:
+        prefix = "unrecognized arguments: "
+        if not message.startswith(prefix):
+            return message
+        unknown = message.removeprefix(prefix)
+        first = unknown.split()[0].split("=")[0]
+        known = [option for action in self._actions for option in action.option_strings]
+        return f"unknown argument {unknown}; {nearest(first, known)}" if first.startswith("-") else message
+
+
+def tokens(what: str) -> Callable[[str], int]:
+    """An argument type for a number of tokens, k and M understood."""
+    from kvlab.core.units import parse_tokens
+
+    def parse(text: str) -> int:
+        try:
+            return parse_tokens(text, what)
+        except BadInput as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse
+
+
+def positive(text: str) -> float:
+    """An argument type for a number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} must be above 0")
+    return value
+
+
+def count(text: str) -> int:
+    """An argument type for a whole number of at least 1."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} must be at least 1")
+    return value

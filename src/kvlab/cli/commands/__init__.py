@@ -1,0 +1,1 @@
+"""One file a verb; the file's name is its registration."""

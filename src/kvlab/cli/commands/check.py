@@ -1,0 +1,37 @@
+"""`kvlab check LOG --plan plan.json`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kvlab.cli.command import Answer, Command
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("log", help="the engine's start-up log, - for standard input, or the URL of a running server")
+    parser.add_argument(
+        "--plan", metavar="FILE", help="a plan written by kvlab plan --json; without it, what the log says"
+    )
+    parser.add_argument("--engine", help="whose log it is, when the lines do not tell")
+    parser.add_argument("--strict", action="store_true", help="exit 1 when a line differs or none agrees")
+
+
+def _run(options: argparse.Namespace) -> Answer:
+    from kvlab.api import check
+
+    found = check(options.log, plan=options.plan, engine=options.engine)
+
+    def show() -> RenderableType:
+        from kvlab.report import terminal
+
+        return terminal.check(found)
+
+    failed = options.strict and options.plan is not None and not found.agrees
+    return Answer(found, show, exit_code=1 if failed else 0)
+
+
+COMMAND = Command("the engine's own log against the plan: agrees, differs, not seen", _arguments, _run)

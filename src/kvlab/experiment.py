@@ -1,0 +1,268 @@
+"""A against B of one engine: A B B A, a restart before every run, the same prompts in both arms, quality and prefix.
+
+Every step is a file of the lab, so that an interrupted experiment goes on where it stopped. A restart empties the
+cache: no run starts with what another left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from kvlab import engines, machine
+from kvlab.core.check import Check, compare
+from kvlab.core.errors import BadInput, ServerRefused
+from kvlab.core.judge import judge
+from kvlab.core.measure import MetricSample, PoolUse, RequestRow
+from kvlab.core.plan import Plan
+from kvlab.core.quality import Prefix, Quality
+from kvlab.core.record import Ab, Arm, Record, Run, RunRow
+from kvlab.lab import Lab
+from kvlab.launch import Server, start
+from kvlab.load.runner import run_load
+from kvlab.load.spec import LoadSpec, Progress, Prompt
+from kvlab.observe import read_log
+from kvlab.settings import ORDER, ArmName, OnStep, Settings, Step
+
+
+class Experiment:
+    """Runs `settings` in a lab. `plans` holds the plan of each arm."""
+
+    def __init__(self, settings: Settings, plans: dict[ArmName, Plan], lab: Lab, on_step: OnStep) -> None:
+        self.settings = settings
+        self.plans = plans
+        self.lab = lab
+        self._on_step = on_step
+        self._steps = [name for block in range(len(ORDER)) for name, _ in self._block_steps(block)]
+        self._at = Step(0, len(self._steps), "")
+
+    def run(self, command: tuple[str, ...]) -> Record:
+        """Every step that is not done yet, then the record. Raises KvlabError when an engine or a server fails."""
+        created = self.lab.once("created.json", str, machine.now)
+        for block in range(len(ORDER)):
+            self._run_block(block)
+        self._tell("judging", len(self._steps))
+        record = self._record(command, created)
+        self.lab.save("ab.json", record.ab)
+        self.lab.save("record.json", record)
+        return record
+
+    def _block_steps(self, block: int) -> list[tuple[str, Callable[[Server], None]]]:
+        """The steps of one block as (file that marks it done, what to do with the running server)."""
+        arm, settings = ORDER[block], self.settings
+        steps: list[tuple[str, Callable[[Server], None]]] = [
+            (f"{self._folder(block)}/run.json", lambda server: self._measure(block, server))
+        ]
+        answers = _answers_of(block)
+        if settings.quality_tokens is not None and answers is not None:
+            steps.append((answers, lambda server: self._answer(answers, server)))
+        if settings.prefix_rounds is not None and block == ORDER.index("b"):
+            steps.append(("prefix.json", lambda server: self._prefix(arm, server)))
+        return steps
+
+    def _run_block(self, block: int) -> None:
+        arm = ORDER[block]
+        left = [(name, step) for name, step in self._block_steps(block) if not self.lab.has(name)]
+        if not left:
+            return
+        label = f"arm {arm.upper()}, block {block + 1} of {len(ORDER)}"
+        self._tell(f"{label}: starting {engines.engine(self.plans[arm].engine.name).title}", self._number(left[0][0]))
+        log = self.lab.path(f"{self._folder(block)}/engine.log")
+        with start(self.plans[arm], log) as server:
+            self.lab.once(f"check-{arm}.json", Check, lambda: compare(self.plans[arm], read_log(str(log))))
+            for name, step in left:
+                self._tell(f"{label}: {_what(name)}", self._number(name))
+                try:
+                    step(server)
+                except ServerRefused as error:
+                    raise server.died() or error from None
+
+    def _measure(self, block: int, server: Server) -> None:
+        settings, arm = self.settings, ORDER[block]
+        prompts = self.lab.once("prompts.json", list[Prompt], lambda: self._make_prompts(server))
+        warm, measured = prompts[: settings.warm_up], prompts[settings.warm_up :]
+        spec = LoadSpec(concurrency=settings.load.concurrency, rate=settings.load.rate, seed=settings.load.seed)
+        result = run_load(
+            server.url,
+            measured,
+            spec,
+            warm_up=warm,
+            metrics=engines.metric_map(server.command.engine),
+            progress=self._load_progress,
+        )
+        from kvlab.load.result import bench_metrics, write_rows
+
+        folder = self._folder(block)
+        samples = tuple(_with_ratio(sample, self.plans[arm]) for sample in result.samples)
+        metrics = bench_metrics(result, spec)
+        write_rows(self.lab.path(f"{folder}/requests.jsonl"), result.rows)
+        run = Run(
+            block=block,
+            arm=arm,
+            folder=folder,
+            metrics=metrics,
+            completed=len(result.rows) - result.failed,
+            failed=result.failed,
+            rows=tuple(_run_row(row) for row in result.rows),
+            samples=samples,
+            pool=_with_peak(result.pool, samples),
+        )
+        self.lab.save(f"{folder}/run.json", run)
+
+    def _make_prompts(self, server: Server) -> list[Prompt]:
+        from kvlab.load.datasets import from_file, random_prompts
+
+        settings, load = self.settings, self.settings.load
+        count = load.prompts + settings.warm_up
+        if settings.prompts_file is not None:
+            return list(from_file(settings.prompts_file, load.output_tokens))[:count]
+        return list(
+            random_prompts(
+                server.url,
+                engines.token_api(server.command.engine),
+                count=count,
+                input_tokens=load.input_tokens or 0,
+                output_tokens=load.output_tokens,
+                seed=load.seed,
+            )
+        )
+
+    def _answer(self, name: str, server: Server) -> None:
+        from kvlab import prompts, quality
+
+        settings = self.settings
+        answers = quality.collect_answers(
+            server.url,
+            prompts.load(settings.quality_prompts),
+            max_tokens=settings.quality_tokens or 0,
+            concurrency=settings.quality_concurrency,
+            progress=self._count_progress,
+        )
+        self.lab.save(name, answers)
+
+    def _prefix(self, arm: ArmName, server: Server) -> None:
+        from kvlab.prefix import run_prefix
+
+        found = run_prefix(
+            server.url,
+            self.plans[arm].engine.name,
+            rounds=self.settings.prefix_rounds or 0,
+            prefix_tokens=self.settings.prefix_tokens,
+            progress=self._count_progress,
+        )
+        self.lab.save("prefix.json", found)
+
+    def _record(self, command: tuple[str, ...], created: str) -> Record:
+        from kvlab import __version__
+
+        runs = tuple(self.lab.load(f"{self._folder(block)}/run.json", Run) for block in range(len(ORDER)))
+        quality = self._judge_quality()
+        prefix = self.lab.load("prefix.json", Prefix) if self.lab.has("prefix.json") else None
+        rows, pool, verdict = judge(runs, quality, prefix, seed=self.settings.load.seed)
+        arms = {arm: self._arm(arm) for arm in ("a", "b")}
+        ab = Ab(arms=arms, performance=rows, quality=quality, prefix=prefix, pool=pool, verdict=verdict)
+        return Record(
+            title=self.settings.title,
+            created=created,
+            finished=machine.now(),
+            kvlab_version=__version__,
+            command=command,
+            machine=machine.describe(),
+            load=self.settings.load,
+            runs=runs,
+            ab=ab,
+        )
+
+    def _judge_quality(self) -> Quality | None:
+        if self.settings.quality_tokens is None:
+            return None
+        from kvlab.quality import Answer, judge_quality
+
+        first, candidate, second = (self.lab.load(name, tuple[Answer, ...]) for name in _ANSWERS)
+        found = judge_quality(
+            first, second, candidate, max_tokens=self.settings.quality_tokens, seed=self.settings.load.seed
+        )
+        self.lab.save("quality.json", found)
+        return found
+
+    def _arm(self, arm: Literal["a", "b"]) -> Arm:
+        plan = self.plans[arm]
+        return Arm(label=plan.kv.dtype, plan=plan, check=self.lab.load(f"check-{arm}.json", Check))
+
+    def _folder(self, block: int) -> str:
+        return f"runs/{block + 1}-{ORDER[block]}"
+
+    def _number(self, name: str) -> int:
+        return self._steps.index(name)
+
+    def _tell(self, text: str, number: int) -> None:
+        self._at = Step(number, len(self._steps), text)
+        self._on_step(self._at)
+
+    def _load_progress(self, progress: Progress) -> None:
+        self._count_progress(progress.done, progress.total)
+
+    def _count_progress(self, done: int, total: int) -> None:
+        self._on_step(msgspec.structs.replace(self._at, done=done, total=total))
+
+
+_ANSWERS = ("answers-a1.json", "answers-b.json", "answers-a2.json")
+
+
+def _answers_of(block: int) -> str | None:
+    """Arm A answers in its first and in its last block, with a restart between; arm B once."""
+    return {0: _ANSWERS[0], ORDER.index("b"): _ANSWERS[1], len(ORDER) - 1: _ANSWERS[2]}.get(block)
+
+
+def _what(name: str) -> str:
+    if name.startswith("answers"):
+        return "answers for the quality gate"
+    return "shared prefixes" if name.startswith("prefix") else "load"
+
+
+def _run_row(row: RequestRow) -> RunRow:
+    return RunRow(
+        scheduled=row.scheduled,
+        ttft=row.ttft,
+        tpot=row.tpot,
+        e2e=row.e2e,
+        prompt_tokens=row.prompt_tokens,
+        output_tokens=row.output_tokens,
+        error=row.error,
+    )
+
+
+def _with_ratio(sample: MetricSample, plan: Plan) -> MetricSample:
+    """Cache use as a share of the planned pool, for an engine that counts tokens and has no such gauge."""
+    used = sample.values.get("kv_used_tokens")
+    if used is None or "kv_used_ratio" in sample.values or plan.capacity is None:
+        return sample
+    return MetricSample(sample.at, sample.values | {"kv_used_ratio": used / plan.capacity.tokens})
+
+
+def _with_peak(pool: PoolUse, samples: tuple[MetricSample, ...]) -> PoolUse:
+    ratios = [sample.values["kv_used_ratio"] for sample in samples if "kv_used_ratio" in sample.values]
+    return msgspec.structs.replace(pool, peak_kv_used=max(ratios)) if ratios else pool
+
+
+def run_experiment(
+    settings: Settings, plans: dict[ArmName, Plan], folder: Path, *, command: tuple[str, ...], on_step: OnStep
+) -> Record:
+    """Runs, or takes up, the experiment in `folder`, and writes its report there.
+
+    Raises BadInput when the arms name different engines, or when the folder is taken.
+    """
+    if settings.a.engine != settings.b.engine:
+        raise BadInput(
+            f"an A/B compares two configurations of one engine, not {settings.a.engine} and {settings.b.engine}"
+        )
+    if settings.a == settings.b:
+        raise BadInput("both arms are the same configuration; say what B changes (--b kv-dtype=q8_0)")
+    lab = Lab(folder)
+    with lab.claimed(settings):
+        for arm, plan in plans.items():
+            lab.save(f"plan-{arm}.json", plan)
+        return Experiment(settings, plans, lab, on_step).run(command)

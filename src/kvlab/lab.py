@@ -1,0 +1,79 @@
+"""The lab folder: every step of an experiment as a file, so that an interrupted one can be taken up again."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from kvlab import store
+from kvlab.core.errors import BadInput
+
+T = TypeVar("T")
+
+SPEC = "lab.json"
+REPORT = "report.html"
+
+
+class Lab:
+    """One folder. A step whose file exists is not done again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, name: str) -> Path:
+        """Where a file of the lab lies; its folder is made."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def has(self, name: str) -> bool:
+        """Whether that step is done."""
+        return (self.folder / name).exists()
+
+    def save(self, name: str, document: object) -> None:
+        """Writes a step's result, whole or not at all."""
+        store.write_atomic(self.path(name), store.encode(document))
+
+    def load(self, name: str, kind: type[T]) -> T:
+        """Reads a step's result. Raises BadInput when the file is damaged."""
+        return store.read(self.folder / name, kind, "lab file")
+
+    def once(self, name: str, kind: type[T], make: Callable[[], T]) -> T:
+        """The step's result: read when it is there, else made and saved."""
+        if self.has(name):
+            return self.load(name, kind)
+        made = make()
+        self.save(name, made)
+        return made
+
+    @contextmanager
+    def claimed(self, spec: msgspec.Struct) -> Iterator[None]:
+        """Holds the lab for one process and one experiment.
+
+        Raises BadInput when another kvlab works in it, or when it holds an experiment with other settings.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BadInput(f"another kvlab works in {self.folder}; wait for it, or choose another --lab") from None
+            if self.has(SPEC):
+                if self.load(SPEC, type(spec)) != spec:
+                    raise BadInput(
+                        f"{self.folder} holds an experiment with other settings; choose another --lab or delete it"
+                    )
+            else:
+                others = [name for name in os.listdir(self.folder) if name != ".lock"]
+                if others:
+                    raise BadInput(
+                        f"{self.folder} is not empty and no lab ({others[0]} is in it); choose another --lab"
+                    )
+                self.save(SPEC, spec)
+            yield
