@@ -1,0 +1,144 @@
+"""What the page shows that the record does not hold as such: the glance, the diverging answers, errors, doubts."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import msgspec
+
+from kvlab.core.model import Kind
+from kvlab.core.quality import Divergence
+from kvlab.core.record import Ab, Record
+from kvlab.report import words
+
+_SHARED_SHOWN = 400
+_REST_SHOWN = 1200
+_PROMPT_SHOWN = 600
+_GLANCE = ("output_throughput", "mean_ttft_ms", "mean_tpot_ms")
+
+
+class Tile(msgspec.Struct, frozen=True, kw_only=True):
+    """One number of the glance: its name, its value, what stands behind it, and where it comes from."""
+
+    name: str
+    value: str
+    behind: str
+    kind: Kind
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer from the point of divergence; `cut` characters at its end are not shown."""
+
+    rest: str
+    cut: int
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """Two answers to one prompt: what they share, and how each goes on. `skipped` shared characters are not shown."""
+
+    prompt_id: str
+    kind: str
+    prompt: str
+    prompt_cut: int
+    share: str
+    skipped: int
+    shared: str
+    a: Answer
+    b: Answer
+
+
+def glance(ab: Ab) -> list[Tile]:
+    """The handful of numbers that the verdict stands on."""
+    tiles = []
+    tokens = {name: arm.plan.capacity.tokens for name, arm in sorted(ab.arms.items()) if arm.plan.capacity}
+    if tokens:
+        sizes = " / ".join(f"{count:,}" for count in tokens.values())
+        arms = " / ".join(name.upper() for name in tokens)
+        tiles.append(Tile(name="tokens in the cache", value=sizes, behind=arms, kind="computed"))
+    checks = {name: arm.check.rows for name, arm in sorted(ab.arms.items()) if arm.check}
+    if checks:
+        value = " / ".join(f"{sum(row.verdict == 'agrees' for row in rows)} of {len(rows)}" for rows in checks.values())
+        differ = sum(row.verdict == "differs" for rows in checks.values() for row in rows)
+        arms = " / ".join(name.upper() for name in checks)
+        tiles.append(
+            Tile(name="log lines that agree with the plan", value=value, behind=f"{arms}, {differ} differ", kind="read")
+        )
+    for row in ab.performance:
+        if row.metric in _GLANCE:
+            name = words.metric(row.metric, row.unit)
+            behind = f"{words.bounds(row.low, row.high)}; {row.verdict}"
+            tiles.append(Tile(name=name, value=words.change(row.change), behind=behind, kind="measured"))
+    if ab.quality:
+        floor = f"A against itself {words.share(ab.quality.noise_floor.identical.value)}"
+        value = words.share(ab.quality.candidate.identical.value)
+        tiles.append(Tile(name="identical answers", value=value, behind=floor, kind="measured"))
+    return tiles
+
+
+def contents(record: Record) -> list[tuple[str, str]]:
+    """The page's sections below the verdict, those that the record has: anchor and name."""
+    ab = record.ab
+    present = (
+        ("performance", "B against A", bool(ab and ab.performance)),
+        ("plan", "plan", bool(ab and ab.arms)),
+        ("check", "plan against log", bool(ab and ab.arms)),
+        ("load", "latency and throughput", bool(record.runs)),
+        ("quality", "quality", bool(ab and ab.quality)),
+        ("prefix", "prefix caching", bool(ab and ab.prefix)),
+        ("protocol", "load, protocol, machine", True),
+        ("launch", "launch commands", bool(ab and ab.arms)),
+        ("doubts", "doubts", bool(ab and doubts(ab))),
+    )
+    return [(anchor, name) for anchor, name, there in present if there]
+
+
+def pair(divergence: Divergence) -> Pair:
+    """The two answers split where they part, at a word; long texts are cut and the cut is counted."""
+    shared = common_words(divergence.a, divergence.b)
+    skipped = max(0, len(shared) - _SHARED_SHOWN)
+    return Pair(
+        prompt_id=divergence.prompt_id,
+        kind=divergence.kind,
+        prompt=divergence.prompt[:_PROMPT_SHOWN],
+        prompt_cut=max(0, len(divergence.prompt) - _PROMPT_SHOWN),
+        share=words.share(divergence.shared_prefix),
+        skipped=skipped,
+        shared=shared[skipped:],
+        a=_answer(divergence.a[len(shared) :]),
+        b=_answer(divergence.b[len(shared) :]),
+    )
+
+
+def _answer(rest: str) -> Answer:
+    return Answer(rest=rest[:_REST_SHOWN], cut=max(0, len(rest) - _REST_SHOWN))
+
+
+def common_words(a: str, b: str) -> str:
+    """The longest shared start of two texts that ends between words."""
+    length = 0
+    for left, right in zip(re.finditer(r"\s*\S+|\s+", a), re.finditer(r"\s*\S+|\s+", b), strict=False):
+        if left.group() != right.group():
+            break
+        length = left.end()
+    return a[:length]
+
+
+def errors(record: Record) -> list[tuple[str, int]]:
+    """Failed requests by their error, the most frequent first."""
+    counts = Counter(row.error for run in record.runs for row in run.rows if row.error is not None)
+    return counts.most_common()
+
+
+def doubts(ab: Ab) -> list[tuple[str, str, str]]:
+    """Doubts of all arms, each once: the arms that have it, its key, its text."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, arm in sorted(ab.arms.items()):
+        for doubt in arm.plan.doubts:
+            found.setdefault((doubt.key, doubt.text), []).append(name.upper())
+    return [(" and ".join(arms), key, text) for (key, text), arms in found.items()]
+
+
+def blocks(record: Record) -> str:
+    """The order in which the arms ran: "A B B A"."""
+    return " ".join(run.arm.upper() for run in record.runs)
