@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from kvlab.core.class_defaults import EVERY_NTH_FULL, HEAD_DIMS
 from kvlab.core.config import LAYER_KEYS, Config
 from kvlab.core.errors import MissingFact, UnknownModel
 from kvlab.core.layout import Row
@@ -18,26 +19,6 @@ HEAD_DIM = ("head_dim", "kv_channels", "attention_head_dim", "head_size")
 _KV_LIKE = re.compile(r"kv|key_value|multi_query|query_group|attention_group", re.IGNORECASE)
 _FULL = frozenset({"full_attention", "attention", "global_attention", "global", "full", "hybrid_full_attention"})
 _WINDOW = frozenset({"sliding_attention", "sliding_window_attention", "local_attention", "sliding", "local"})
-_EVERY = {
-    # Every n-th layer is full where the config leaves the rule to its Transformers class (transformers 4.50 to 5.5,
-    # configuration_gemma2.py, configuration_gemma3.py, configuration_cohere2.py, ...): n.
-    "gemma2": 2,
-    "gemma3_text": 6,
-    "gemma3": 6,
-    "cohere2": 4,
-    "olmo3": 4,
-    "exaone4": 4,
-    "gpt_oss": 2,
-}
-_HEAD_DIM = {
-    # head_dim of the Transformers class where the published config leaves it out (gemma-3-12b: 256, not 3840 / 16).
-    "gemma": 256,
-    "gemma2": 256,
-    "gemma3_text": 256,
-    "gemma3": 256,
-    "gemma3n_text": 256,
-    "gemma4_text": 256,
-}
 
 
 class Heads(msgspec.Struct, frozen=True):
@@ -83,7 +64,7 @@ def kv_heads(config: Config) -> int:
 
 def head_dim(config: Config) -> int:
     """Values of one key: stated, or hidden size / attention heads."""
-    stated = config.maybe(*HEAD_DIM, least=0) or _HEAD_DIM.get(model_type(config) or "")
+    stated = config.maybe(*HEAD_DIM, least=0) or HEAD_DIMS.get(model_type(config) or "")
     if stated:
         return stated
     hidden, heads = config.need(*HIDDEN), config.need(*HEADS)
@@ -145,7 +126,9 @@ def windowed(config: Config, count: int) -> list[bool]:
     if isinstance(config.peek("sliding_window_pattern"), str):
         pattern = config.text("sliding_window_pattern") or "L"
         return [pattern[layer % len(pattern)].upper() == "L" for layer in range(count)]
-    every = config.maybe("sliding_window_pattern", "_sliding_window_pattern") or _EVERY.get(model_type(config) or "")
+    every = config.maybe("sliding_window_pattern", "_sliding_window_pattern") or EVERY_NTH_FULL.get(
+        model_type(config) or ""
+    )
     if every is not None:
         # The last layer of every `every` keeps all tokens, as in Gemma 3.
         return [(layer + 1) % every != 0 for layer in range(count)]

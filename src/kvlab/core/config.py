@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from kvlab.core.class_defaults import NESTED_DEFAULTS
 from kvlab.core.errors import BadInput, MissingFact
 
 _LIMITS = (
@@ -126,6 +127,9 @@ class Config:
             value = self._values.get(key)
             if isinstance(value, dict):
                 if key not in self._children:
+                    kind = value.get("model_type")
+                    if key in TEXT_CONFIGS and isinstance(kind, str):
+                        value = {**NESTED_DEFAULTS.get(kind, {}), **value}
                     self._children[key] = Config(value, self.where, f"{self.path}{key}.")
                 return self._children[key]
         return None

@@ -14,7 +14,7 @@ _SHAPE = re.compile(
     r"|attention_chunk_size|is_encoder_decoder|block_configs|sliding_window|swa_|global_head_dim|num_global_key"
     r"|lru_width|wkv|time_mix|rwkv|attention_hidden_size|linear_attn|kda_|attention_other_setting|attention_types"
     r"|layer_group_size|attn_layer_|attention_layer|full_attention_interval|use_mla$|num_memory|kv_reuse|kv_share"
-    r"|ssm\.|shortconv|kda\.|attention\.indexer|attention\.shared_kv|attention\.recurrent|share_kv|block_multi|recurrent|expand_v|yoco|d_kv|num_decoder_layers|decoder_layers)"
+    r"|ssm\.|shortconv|kda\.|attention\.indexer|attention\.shared_kv|attention\.recurrent|share_kv|recurrent|expand_v|yoco|d_kv|num_decoder_layers|decoder_layers)"
 )
 _TOUCHES = re.compile(
     r"kv|cache|window|attention_type|attn_type|attention_pattern|num_.*head|head_dim|head_size|heads|mla|lora_rank"
@@ -71,6 +71,9 @@ _HARMLESS = {
     "output_attentions": "what a forward pass returns",
     "projection_head": "of training",
     "layer_norm_cross": "a norm",
+    "for_llm_compressor": "a mark of the tool that quantised the weights",
+    "conv_bias": "a bias",
+    "num_attention_heads_per_layer": "queries are not cached",
 }
 _SKIPPED = re.compile(
     # Nested configs of other towers, of weights and of positions: nothing in them is a language model's cache.

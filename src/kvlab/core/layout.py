@@ -18,6 +18,8 @@ class State(msgspec.Struct, frozen=True):
     name: str
     values: int
     """Values of one layer and one sequence, all ranks together."""
+    dtype: str | None = None
+    """The dtype that the config asks for ("float32"); None leaves it to the engine."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,6 +43,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """The checkpoint's compute dtype in torch's words ("bfloat16"); None when the config does not say."""
     context: int | None = None
     """Native context in tokens; None when the config does not say."""
+    original_context: int | None = None
+    """Tokens before LongRoPE stretches the context, which vLLM takes for its default; None for other models."""
     layers: int = 0
     hidden: int | None = None
     heads: int | None = None

@@ -42,6 +42,8 @@ def understand(root: Config) -> Understood:
             layout = family.layout(config.language())
         except KvlabError as error:
             errors.append(error)
+            if family.general:
+                left_over.update(structural(config))
             continue
         left = structural(config)
         left_over.update(left)
@@ -56,8 +58,9 @@ def understand(root: Config) -> Understood:
 
 def _unknown(root: Config, keys: list[str], claimed: list[str]) -> UnknownModel:
     kind = root.language().peek("model_type") or root.peek("model_type")
+    named = f"model_type {kind!r}" if kind else "a config without model_type"
     if claimed:
         reason = f"its keys fit more than one cache shape ({', '.join(claimed)})"
     else:
         reason = f"keys not understood: {', '.join(keys[:8]) or 'none of the keys that size a cache is there'}"
-    return UnknownModel(f"{root.where}: no family knows the cache of model_type {kind!r}; {reason}")
+    return UnknownModel(f"{root.where}: no family knows the cache of {named}; {reason}")

@@ -23,7 +23,8 @@ _UNCACHED = (
 
 
 def _claims(config: Config) -> bool:
-    return config.has("kv_lora_rank") and not config.has("index_topk", "linear_attn_config", "index_head_dim")
+    other = config.has("index_topk", "linear_attn_config", "index_head_dim") or config.peek("model_type") == "minicpm3"
+    return config.has("kv_lora_rank") and not other
 
 
 def _layout(config: Config) -> Layout:

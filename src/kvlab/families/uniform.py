@@ -19,6 +19,8 @@ def _layout(config: Config) -> Layout:
         if slides(config, kind):
             raise UnknownModel(f"{config.where}: {config.path}layer_types has sliding layers but no sliding_window")
     window_size(config)
+    # MiniMax-M2 lists its layers in the words of MiniMax-01: 1 is softmax attention.
+    config.numbers("attn_type_list")
     return Layout((full_row(range(count), heads(config)),))
 
 

@@ -22,7 +22,8 @@ _OTHER_SHAPES = (
 def _claims(config: Config) -> bool:
     if config.has(*_OTHER_SHAPES) or config.peek("use_sliding_window") is False:
         return False
-    return bool(config.peek("sliding_window") or config.peek("sliding_window_size"))
+    size = config.peek("sliding_window") or config.peek("sliding_window_size")
+    return bool(size) and not isinstance(size, list)
 
 
 def _layout(config: Config) -> Layout:

@@ -75,7 +75,7 @@ def from_config(config: Config, origin: Origin, name: str, quant: Config | None 
         model=described,
         layout=understood.layout,
         weights=None,
-        doubts=understood.doubts + facts.long_context_doubt(config.language()),
+        doubts=understood.doubts,
     )
 
 

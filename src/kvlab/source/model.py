@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvlab.core.attention import HEADS, HIDDEN
 from kvlab.core.config import LAYER_KEYS, Config
 from kvlab.core.family import Understood
-from kvlab.core.model import Doubt, Model
+from kvlab.core.model import Model
 
 _CONTEXT = (
     "max_position_embeddings",
@@ -32,6 +32,7 @@ def model(root: Config, name: str, understood: Understood) -> Model:
         architectures=_names(root) or _names(config),
         dtype=_dtype(config) or _dtype(root),
         context=context(config),
+        original_context=original_context(config),
         layers=layers or 1 + max((layer for row in understood.layout.rows for layer in row.layers), default=-1),
         hidden=_count(config, *HIDDEN),
         heads=_count(config, *HEADS),
@@ -56,22 +57,12 @@ def context(config: Config) -> int | None:
     return stated
 
 
-def long_context_doubt(config: Config) -> tuple[Doubt, ...]:
-    """A doubt for LongRoPE models, which switch to other position factors above their original context."""
+def original_context(config: Config) -> int | None:
+    """Tokens before LongRoPE stretches the context; None for other models."""
     scaling = config.sub("rope_scaling", "rope_parameters")
     if scaling is None or (scaling.peek("rope_type") or scaling.peek("type")) not in ("su", "longrope"):
-        return ()
-    original = config.maybe("original_max_position_embeddings") or scaling.maybe("original_max_position_embeddings")
-    stated = config.maybe(*_CONTEXT)
-    if original is None or stated is None or original >= stated:
-        return ()
-    return (
-        Doubt(
-            "original_max_position_embeddings",
-            f"{original:,} tokens before LongRoPE stretches them to {stated:,}; vLLM's default max-model-len is"
-            f" {original:,}",
-        ),
-    )
+        return None
+    return config.maybe("original_max_position_embeddings") or scaling.maybe("original_max_position_embeddings")
 
 
 def weight_format(config: Config) -> str | None:
