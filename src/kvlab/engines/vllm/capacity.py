@@ -13,7 +13,6 @@ from kvlab.core.plan import Capacity, Expected, KvCost
 from kvlab.core.units import GIB
 from kvlab.engines.vllm.carving import Carving, carving, sequence_bytes, token_bytes
 from kvlab.engines.vllm.doubts import doubts
-from kvlab.engines.vllm.platform import on_cpu
 
 _ONE_NUMBER = (0, 20, 0)  # "KV cache size" became max_concurrency x max_model_len
 _NULL_BLOCK = (0, 30, 0)  # the fit check sets one block aside
@@ -37,7 +36,7 @@ def carve(deployment: Deployment) -> Carved:
         kv=kv,
         capacity=capacity,
         context=context,
-        expects=_expects(deployment, capacity),
+        expects=_expects(deployment, plan, capacity),
         doubts=notes,
     )
 
@@ -103,7 +102,7 @@ def _longest(plan: Carving, usable: list[int]) -> int:
     return low
 
 
-def _expects(deployment: Deployment, capacity: Capacity | None) -> tuple[Expected, ...]:
+def _expects(deployment: Deployment, plan: Carving, capacity: Capacity | None) -> tuple[Expected, ...]:
     if capacity is None:
         return ()
     given = deployment.ask.pool_gib is not None
@@ -114,8 +113,7 @@ def _expects(deployment: Deployment, capacity: Capacity | None) -> tuple[Expecte
         value=capacity.pool_bytes,
         unit="bytes",
         kind=kind,
-        # On a CPU the pool is printed in GiB with at least one decimal, on a GPU with two.
-        tolerance=(0.05 if on_cpu(deployment.gpu) else 0.005) * GIB,
+        tolerance=0.005 * GIB,
         because="the pool is as given" if given else "the pool is what the ledger leaves",
     )
     tokens = Expected(
@@ -142,11 +140,33 @@ def _expects(deployment: Deployment, capacity: Capacity | None) -> tuple[Expecte
         tolerance=0.5,
         because="the pool over the bytes of one block",
     )
-    return pool, tokens, concurrency, blocks
+    rows = (pool, tokens, concurrency, blocks)
+    return rows if capacity.longest_request_tokens >= plan.context else (*rows, *_refusal(plan, capacity))
+
+
+def _refusal(plan: Carving, capacity: Capacity) -> tuple[Expected, ...]:
+    """What vLLM states when it refuses to start because one request does not fit."""
+    request = Expected(
+        name="request_bytes",
+        value=plan.request_bytes(plan.context),
+        unit="bytes",
+        kind="computed",
+        tolerance=0.005 * GIB,
+        because=f"{plan.request_blocks(plan.context):,} blocks hold one request of {plan.context:,} tokens",
+    )
+    longest = Expected(
+        name="longest_request_tokens",
+        value=capacity.longest_request_tokens,
+        unit="tokens",
+        kind="computed",
+        tolerance=0.5,
+        because="a longer request needs more blocks than the pool has",
+    )
+    return request, longest
 
 
 PLANNER = Planner(
-    dtypes=("auto", "fp8", "int8_per_token_head", "int4_per_token_head", "nvfp4"),
+    dtypes=("bfloat16", "fp8", "int8_per_token_head", "int4_per_token_head", "nvfp4"),
     default_util=0.92,
     carve=carve,
     token_bytes=token_bytes,

@@ -1,0 +1,90 @@
+"""vLLM's start-up lines, V0 to 0.33, on GPUs and CPUs, with or without rank prefixes and colours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from kvlab.core.engine import LogReader
+from kvlab.core.observation import Observation, Said, Seen, read_lines
+from kvlab.core.units import GIB
+
+_N = r"(-?\d[\d,]*)"
+_X = r"(-?\d[\d,]*(?:\.\d+)?)"
+
+_SAID = (
+    # "GPU KV cache size: 178,880 tokens" (0.7.3 to 0.27, a line of its own);
+    # "CPU KV cache size: 55,356 tokens, Maximum concurrency for 2,048 tokens per request: 27.03x" (0.28 on)
+    Said("kv_tokens", "tokens", re.compile(rf"\b[A-Z]+ KV cache size: {_N} tokens")),
+    # "Maximum concurrency for 20000 tokens per request: 1.56x" (V0), "... 131,072 tokens ..." (V1)
+    Said("max_concurrency_context", "tokens", re.compile(rf"Maximum concurrency for {_N} tokens per request: ")),
+    Said("max_concurrency", "requests", re.compile(rf"Maximum concurrency for [\d,]+ tokens per request: {_X}x")),
+    # "Available KV cache memory: 37.99 GiB" (0.9 on)
+    Said("kv_pool_bytes", "bytes", re.compile(rf"Available KV cache memory: {_X} GiB"), GIB),
+    # "... reserved 4.0 GiB memory for KV Cache as specified by kv_cache_memory_bytes config ..." (0.10.2 on)
+    Said("kv_pool_bytes", "bytes", re.compile(rf"reserved {_X} GiB memory for KV Cache as specified"), GIB),
+    # "Explicitly set (1.0/9.96) GiB for KV cache on node 0." and "Auto set (...)" (CPU)
+    Said("kv_pool_bytes", "bytes", re.compile(rf"(?:Explicitly|Auto) set \({_X}/[\d.]+\) GiB for KV cache"), GIB),
+    # "the rest of the memory reserved for KV Cache is 1.57GiB." (V0), "kv_cache_size=3.81GiB" (V0 to 0.6)
+    Said("kv_pool_bytes", "bytes", re.compile(rf"reserved for KV Cache is {_X}GiB"), GIB),
+    Said("kv_pool_bytes", "bytes", re.compile(rf"\bkv_cache_size={_X}GiB"), GIB),
+    # "Model loading took 15.27 GiB memory and 3.1 seconds" (0.11 on), "... 14.9888 GiB and ..." (0.8 to 0.10)
+    Said("weights_bytes", "bytes", re.compile(rf"Model loading took {_X} GiB"), GIB),
+    # "Loading model weights took 67.7229 GB" (to 0.8; the unit is GiB in spite of its name)
+    Said("weights_bytes", "bytes", re.compile(rf"Loading model weights took {_X} G"), GIB),
+    # "Graph capturing finished in 21 secs, took 0.46 GiB" (V1)
+    Said("graph_bytes", "bytes", re.compile(rf"Graph capturing finished in \d+ secs?, took {_X} GiB"), GIB),
+    # "Estimated CUDA graph memory: 0.36 GiB total" (0.18 on)
+    Said("graph_estimate_bytes", "bytes", re.compile(rf"Estimated CUDA graph memory: {_X} GiB total"), GIB),
+    # "# GPU blocks: 1952, # CPU blocks: 2048", "# cuda blocks: ..." (V0), "# GPU blocks: 1381" (V1 before 0.7.3)
+    Said("num_gpu_blocks", "blocks", re.compile(rf"\b(?:GPU|cuda) blocks: {_N}")),
+    # "Overriding num_gpu_blocks=1820 with num_gpu_blocks_override=101"
+    Said("num_gpu_blocks", "blocks", re.compile(rf"Overriding num_gpu_blocks=\d+ with num_gpu_blocks_override={_N}")),
+    # "kv cache group sizes (128, 128, 128)" (0.30 on; only when all groups have the same)
+    Said("block_size", "tokens", re.compile(r"kv cache group sizes \((\d+)(?:, \1)*,?\)")),
+    # "Setting attention block size to 1568 tokens to ensure that ..." (hybrids)
+    Said("block_size", "tokens", re.compile(r"Setting attention block size to (\d+) tokens")),
+    # "Setting kv cache block size to 64 for FLASHMLA backend(s)."
+    Said("block_size", "tokens", re.compile(r"Setting kv cache block size to (\d+) for")),
+    # The refusal, 0.9 on: "(48.0 GiB KV cache is needed, which is larger than the available KV cache memory ..."
+    Said("request_bytes", "bytes", re.compile(rf"\({_X} GiB KV cache is needed"), GIB),
+    # "Based on the available memory, the estimated maximum model length is 896. Try ..." (0.8 left the number out)
+    Said("longest_request_tokens", "tokens", re.compile(r"the estimated maximum model length is (\d+)\b")),
+)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+# "Initializing a V1 LLM engine (v0.32.0) with config", "vLLM API server version 0.8.5", the banner's "version 0.32.0"
+_VERSION = re.compile(r"LLM engine \(v([\w.+]+)\)|vLLM API server version ([\w.+]+)|█\s+version ([\w.+]+)")
+_OURS = re.compile(
+    r"\b(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[[\w/.\-]+\.py:\d+\]"
+    r"|\b[A-Z]+ KV cache size: [\d,]+ tokens|\(EngineCore|\bvllm(?: serve|:|/|\.)|VLLM_"
+)
+# Ranks state these one by one: the smallest pool decides the blocks, the largest rank the weights.
+_OF_RANKS = {"kv_pool_bytes": min, "weights_bytes": max, "graph_bytes": max, "graph_estimate_bytes": max}
+
+
+def _read(lines: Iterable[str]) -> Observation:
+    version, seen = None, list[Seen]()
+    for number, line in enumerate(lines, 1):
+        plain = _COLOUR.sub("", line)
+        if stated := _VERSION.search(plain):
+            version = next(group for group in stated.groups() if group)
+        for item in read_lines([plain], _SAID):
+            _add(seen, Seen(name=item.name, value=item.value, unit=item.unit, line=item.line, line_number=number))
+    return Observation(engine="vllm", version=version, seen=tuple(seen))
+
+
+def _add(seen: list[Seen], item: Seen) -> None:
+    """Keep one statement per start where ranks each make theirs; a start ends with its capacity line."""
+    choose = _OF_RANKS.get(item.name)
+    if choose is not None:
+        for index in range(len(seen) - 1, -1, -1):
+            if seen[index].name in ("kv_tokens", "max_concurrency"):
+                break
+            if seen[index].name == item.name:
+                if choose(seen[index].value, item.value) != seen[index].value:
+                    seen[index] = item
+                return
+    seen.append(item)
+
+
+LOG = LogReader(said=_SAID, recognises=lambda line: _OURS.search(_COLOUR.sub("", line)) is not None, read=_read)
