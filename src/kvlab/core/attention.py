@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -16,7 +15,7 @@ HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "num_query_hea
 HIDDEN = ("hidden_size", "n_embd", "d_model", "model_dim", "n_embed")
 KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "num_attention_groups")
 HEAD_DIM = ("head_dim", "kv_channels", "attention_head_dim", "head_size")
-_KV_LIKE = re.compile(r"kv|key_value|multi_query|query_group|attention_group", re.IGNORECASE)
+_KV_LIKE = ("kv", "key_value", "multi_query", "query_group", "attention_group")
 _FULL = frozenset({"full_attention", "attention", "global_attention", "global", "full", "hybrid_full_attention"})
 _WINDOW = frozenset({"sliding_attention", "sliding_window_attention", "local_attention", "sliding", "local"})
 
@@ -53,7 +52,9 @@ def kv_heads(config: Config) -> int:
         stated = 1 if nested.text("attn_type") == "multiquery_attention" else nested.maybe("kv_n_heads")
     if stated is not None:
         return stated
-    unread = [key for key, value in config.unread() if value and _KV_LIKE.search(key) and "cache" not in key]
+    unread = [
+        key for key, value in config.unread() if value and any(word in key for word in _KV_LIKE) and "cache" not in key
+    ]
     if unread:
         raise MissingFact(
             f"{config.where}: {config.path}num_key_value_heads is not set and {', '.join(unread)} may mean it;"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from kvlab.core.class_defaults import NESTED_DEFAULTS
@@ -10,9 +9,9 @@ from kvlab.core.errors import BadInput, MissingFact
 
 _LIMITS = (
     # Bounds far above any published model: a number beyond them is a typing error or another kind of file.
-    (re.compile(r"position|context|seq|window|chunk|n_ctx"), 1 << 40),
-    (re.compile(r"layer|block|modules"), 10_000),
-    (re.compile(r"head|dim|rank|channels|kernel|state|group|length|interval|freq"), 100_000),
+    (("position", "context", "seq", "window", "chunk", "n_ctx"), 1 << 40),
+    (("layer", "block", "modules"), 10_000),
+    (("head", "dim", "rank", "channels", "kernel", "state", "group", "length", "interval", "freq"), 100_000),
 )
 _LIMIT = 100_000_000
 TEXT_CONFIGS = ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config")
@@ -72,7 +71,7 @@ class Config:
 
     def number(self, value: object, key: str, least: int = 1) -> int:
         """`value`, found under `key`, as a whole number in a believable range. Raises BadInput otherwise."""
-        limit = next((limit for pattern, limit in _LIMITS if pattern.search(key)), _LIMIT)
+        limit = next((limit for words, limit in _LIMITS if any(word in key for word in words)), _LIMIT)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= limit:

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-import re
-
 from kvlab.core.config import Config
 from kvlab.core.model import Doubt
 
-_SHAPE = re.compile(
-    # A key that changes what a layer keeps: planning without it would be a guess.
-    r"(^|\.)(kv_lora_rank|linear_|gdn_|mamba_|ssm_|conv_kernel|conv_L_cache|compress_|index_|sparse_|attn_type_list"
-    r"|layer_types|layers_block_type|block_types|_block_types|hybrid_|cross_attention_layers|num_kv_shared|cla_"
-    r"|attention_chunk_size|is_encoder_decoder|block_configs|sliding_window|swa_|global_head_dim|num_global_key"
-    r"|lru_width|wkv|time_mix|rwkv|attention_hidden_size|linear_attn|kda_|attention_other_setting|attention_types"
-    r"|layer_group_size|attn_layer_|attention_layer|full_attention_interval|use_mla$|num_memory|kv_reuse|kv_share"
-    r"|ssm\.|shortconv|kda\.|attention\.indexer|attention\.shared_kv|attention\.recurrent|share_kv|recurrent|expand_v|yoco|d_kv|num_decoder_layers|decoder_layers)"
+_SHAPE = (
+    # Beginnings of keys that change what a layer keeps: planning without them would be a guess.
+    *("attention.indexer", "attention.recurrent", "attention.shared_kv", "attention.sliding_window"),
+    *("attention_chunk_size", "attention_hidden_size", "attention_other_setting", "attention_types", "attn_layer_"),
+    *("attn_type_list", "block_configs", "block_types", "cla_", "compress_", "conv_L_cache", "conv_kernel"),
+    *("cross_attention_layers", "d_conv", "d_kv", "d_state", "decoder_layers", "expand_v", "full_attention_interval"),
+    *("gdn_", "global_head_dim", "hybrid_", "index_", "indexer_types", "is_encoder_decoder", "kda", "kv_lora_rank"),
+    *("kv_reuse", "kv_share", "layer_group_size", "layer_types", "layers_block_type", "linear_", "lru_width", "mamba_"),
+    *("num_decoder_layers", "num_global_key", "num_kv_shared", "num_memory", "recurrent", "rwkv", "share_kv"),
+    *("shortconv", "sliding_window", "sparse_", "ssm", "state_size", "swa_", "time_mix", "wkv", "yoco", "_block_types"),
 )
-_TOUCHES = re.compile(
-    r"kv|cache|window|attention_type|attn_type|attention_pattern|num_.*head|head_dim|head_size|heads|mla|lora_rank"
-    r"|state|conv|ssm|sliding|chunk|share|cross|index|compress|mamba|recurrent|sparse_att|local_att"
-    r"|global_att|hybrid|memory|sink|num_global|num_local_layers|interval|kpool",
-    re.IGNORECASE,
+_TOUCHES = (
+    # Parts of keys that might touch the cache.
+    *(
+        "kv",
+        "cache",
+        "window",
+        "attention_type",
+        "attn_type",
+        "heads",
+        "head_dim",
+        "head_size",
+        "mla",
+        "lora_rank",
+        "state",
+    ),
+    *("conv", "ssm", "sliding", "chunk", "share", "cross", "index", "compress", "mamba", "recurrent", "sparse_att"),
+    *("local_att", "global_att", "hybrid", "memory", "sink", "num_global", "num_local_layers", "interval", "kpool"),
 )
 _HARMLESS = {
     # Key -> why it cannot change what is cached.
@@ -75,19 +87,18 @@ _HARMLESS = {
     "conv_bias": "a bias",
     "num_attention_heads_per_layer": "queries are not cached",
 }
-_SKIPPED = re.compile(
-    # Nested configs of other towers, of weights and of positions: nothing in them is a language model's cache.
-    r"vision|visual|audio|image|video|talker|code2wav|token2wav|quantization_config|rope|id2label|label2id|auto_map"
-    r"|task_specific|aligner|projector|generation|transformers\.js|codec|speech|img_|embd_layer|ffn_config"
+_SKIPPED = (
+    # Other towers, weights and positions: nothing in these keys is a language model's cache.
+    *("vision", "visual", "audio", "image", "video", "talker", "code2wav", "token2wav", "quantization_config", "rope"),
+    *("id2label", "label2id", "auto_map", "task_specific", "aligner", "projector", "generation", "transformers.js"),
+    *("codec", "speech", "img_", "embd_layer", "ffn_config"),
 )
-
-
-_DRAFT = re.compile(r"mtp|nextn|draft", re.IGNORECASE)
+_DRAFT = ("mtp", "nextn", "draft")
 
 
 def structural(config: Config) -> list[str]:
     """Unread keys that set the shape of the cache, sorted. A false, zero or empty value switches the shape off."""
-    return sorted(key for key, value in config.unread() if value and _SHAPE.search(key) and not _SKIPPED.search(key))
+    return sorted(key for key, value in config.unread() if value and _sets_shape(key) and not _has(key, _SKIPPED))
 
 
 def doubts(config: Config) -> tuple[Doubt, ...]:
@@ -98,10 +109,20 @@ def doubts(config: Config) -> tuple[Doubt, ...]:
     found = []
     for key, value in config.unread():
         name = key.rsplit(".", 1)[-1]
-        if not value or name in _HARMLESS or _DRAFT.search(name) or _SKIPPED.search(key) or not _TOUCHES.search(name):
+        if not value or name in _HARMLESS or _has(name.lower(), _DRAFT) or _has(key, _SKIPPED):
             continue
-        found.append(Doubt(key, f"{_short(value)}: looks as if it changed the cache, and no rule reads it"))
+        if _has(name.lower(), _TOUCHES):
+            found.append(Doubt(key, f"{_short(value)}: looks as if it changed the cache, and no rule reads it"))
     return tuple(found)
+
+
+def _sets_shape(key: str) -> bool:
+    """Whether the key, or the part of it after a dot, begins as a key does that sets the shape."""
+    return key.startswith(_SHAPE) or any(part.startswith(_SHAPE) for part in key.split(".")[1:])
+
+
+def _has(key: str, words: tuple[str, ...]) -> bool:
+    return any(word in key for word in words)
 
 
 def _short(value: object) -> str:

@@ -21,8 +21,6 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     claims: Callable[[Config], bool]
     layout: Callable[[Config], Layout]
-    general: bool = False
-    """Whether it claims only what no other family does."""
 
 
 class Understood(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,23 +6,31 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+import msgspec
+
 from kvlab.core.config import Config
 from kvlab.core.doubts import doubts, structural
-from kvlab.core.errors import KvlabError, UnknownModel
+from kvlab.core.errors import KvlabError, MissingFact, UnknownModel
 from kvlab.core.family import Family, Understood
+
+GENERAL = "uniform"
+"""The family that is asked first: every other shape shows itself by a key which this one leaves unread."""
+
+
+def family(name: str) -> Family:
+    """The one Family in the file of that name. Raises TypeError when the file does not hold exactly one."""
+    module = import_module(f"kvlab.families.{name}")
+    found = [value for value in vars(module).values() if isinstance(value, Family)]
+    if len(found) != 1:
+        raise TypeError(f"{module.__name__} must hold exactly one Family, it holds {len(found)}")
+    return found[0]
 
 
 @cache
 def families() -> tuple[Family, ...]:
-    """All families, by file name."""
-    found = []
-    for path in sorted(Path(__file__).parent.glob("[!_]*.py")):
-        module = import_module(f"kvlab.families.{path.stem}")
-        values = [value for value in vars(module).values() if isinstance(value, Family)]
-        if len(values) != 1:
-            raise TypeError(f"{module.__name__} must hold exactly one Family, it holds {len(values)}")
-        found += values
-    return tuple(found)
+    """All families but the general one, by file name. Importing them takes as long as Python's own start."""
+    names = sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
+    return tuple(family(name) for name in names if name != GENERAL)
 
 
 def understand(root: Config) -> Understood:
@@ -31,29 +39,46 @@ def understand(root: Config) -> Understood:
     Raises UnknownModel naming model_type and the keys that no family understood; MissingFact and BadInput as the
     family that claims the config does.
     """
-    root = root.fresh()
-    claiming = [family for family in families() if not family.general and family.claims(root.language())]
-    if not claiming:
-        claiming = [family for family in families() if family.general and family.claims(root.language())]
-    answers, errors, left_over = [], [], set[str]()
-    for family in claiming:
-        config = root.fresh()
-        try:
-            layout = family.layout(config.language())
-        except KvlabError as error:
-            errors.append(error)
-            if family.general:
-                left_over.update(structural(config))
-            continue
-        left = structural(config)
-        left_over.update(left)
-        if not left:
-            answers.append(Understood(family=family.name, layout=layout, doubts=doubts(config)))
+    general = family(GENERAL)
+    first = _try(general, root) if general.claims(root.language()) else _Tried(left=_all_structural(root))
+    if first.answer is not None:
+        return first.answer
+    tried = [_try(other, root) for other in families() if other.claims(root.language())] or [first]
+    answers = [one.answer for one in tried if one.answer is not None]
     if len(answers) == 1:
         return answers[0]
-    if len(errors) == 1 and not left_over and not answers:
-        raise errors[0]
-    raise _unknown(root, sorted(left_over) or structural(root), [answer.family for answer in answers])
+    left = sorted({key for one in tried for key in one.left})
+    if len(tried) == 1 and tried[0].error is not None and not left:
+        raise tried[0].error
+    raise _unknown(root, left, [answer.family for answer in answers])
+
+
+class _Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one family: an answer, or an error, or keys that it does not understand."""
+
+    answer: Understood | None = None
+    error: KvlabError | None = None
+    left: tuple[str, ...] = ()
+
+
+def _try(asked: Family, root: Config) -> _Tried:
+    config = root.fresh()
+    try:
+        layout = asked.layout(config.language())
+    except KvlabError as error:
+        # The general family fails on configs of another shape, whose keys say more than what it missed.
+        other_shape = asked.name == GENERAL and isinstance(error, MissingFact | UnknownModel)
+        return _Tried(error=error, left=_all_structural(root) if other_shape else ())
+    left = structural(config)
+    if left:
+        return _Tried(left=tuple(left))
+    return _Tried(answer=Understood(family=asked.name, layout=layout, doubts=doubts(config)))
+
+
+def _all_structural(root: Config) -> tuple[str, ...]:
+    config = root.fresh()
+    config.language()
+    return tuple(structural(config))
 
 
 def _unknown(root: Config, keys: list[str], claimed: list[str]) -> UnknownModel:

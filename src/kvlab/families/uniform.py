@@ -1,4 +1,4 @@
-"""Every layer keeps every token: MHA, GQA and MQA."""
+"""Every layer keeps every token: MHA, GQA and MQA. The general family: the others claim what it leaves unread."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ def _layout(config: Config) -> Layout:
     for kind in layer_kinds(config, count) or ():
         if slides(config, kind):
             raise UnknownModel(f"{config.where}: {config.path}layer_types has sliding layers but no sliding_window")
-    window_size(config)
+    if window_size(config):
+        raise UnknownModel(f"{config.where}: {config.path}sliding_window is set; not every layer keeps every token")
     # MiniMax-M2 lists its layers in the words of MiniMax-01: 1 is softmax attention.
-    config.numbers("attn_type_list")
+    if set(config.numbers("attn_type_list") or ()) - {1}:
+        raise UnknownModel(f"{config.where}: {config.path}attn_type_list names layers without softmax attention")
     return Layout((full_row(range(count), heads(config)),))
 
 
-uniform = Family(name="uniform", claims=_claims, layout=_layout, general=True)
+uniform = Family(name="uniform", claims=_claims, layout=_layout)
