@@ -150,7 +150,8 @@ FAILURES = Failures(
         Failure(
             code="engine_died",
             title="The engine process ended during start-up",
-            pattern=re.compile(r"Engine core initialization failed|EngineCore failed to start"),
+            # The last line of a failed start; "EngineCore failed to start." comes before the cause.
+            pattern=re.compile(r"Engine core initialization failed"),
             why="an error in the engine process ended the start; the lines above it name the cause",
             do=("look for the first ERROR above this line",),
         ),
