@@ -108,9 +108,7 @@ def _settled(ask: Ask) -> Ask:
 
 
 def _gpu(ask: Ask) -> Gpu | None:
-    from kvlab.facts import gpus
-
-    named = gpus.find(ask.gpu) if ask.gpu is not None else None
+    named = _named_gpu(ask.gpu) if ask.gpu is not None else None
     if ask.gpu_gib is None:
         return named
     usable = round(ask.gpu_gib * GIB)
@@ -123,6 +121,12 @@ def _gpu(ask: Ask) -> Gpu | None:
         bandwidth=None,
         source="--gpu-gib",
     )
+
+
+def _named_gpu(name: str) -> Gpu:
+    from kvlab.facts import gpus
+
+    return gpus.find(name)
 
 
 def _weights(loaded: Loaded, ask: Ask) -> Weights | None:

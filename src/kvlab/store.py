@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from typing import TypeVar
 
 import msgspec
@@ -20,6 +19,8 @@ def encode(document: object) -> bytes:
 
 def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
     """Writes beside `path`, then renames: a reader, or a crash, never sees half a file."""
+    import tempfile
+
     target = os.fspath(path)
     folder = os.path.dirname(target) or "."
     handle, temporary = tempfile.mkstemp(prefix=".kvlab-", dir=folder)

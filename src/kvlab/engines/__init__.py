@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import TypeVar
 
 from kvlab.core.engine import Engine, Failures, Launcher, LogReader, MetricMap, Part, Planner, TokenApi
@@ -16,8 +16,9 @@ T = TypeVar("T", bound=Part)
 @cache
 def names() -> tuple[str, ...]:
     """Engine names as `--engine` takes them, sorted."""
-    here = Path(__file__).parent
-    return tuple(sorted(path.parent.name.replace("_", "-") for path in here.glob("*/__init__.py")))
+    with os.scandir(os.path.dirname(__file__)) as entries:
+        folders = [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("_")]
+    return tuple(sorted(name.replace("_", "-") for name in folders))
 
 
 def _part(engine: str, file: str, kind: type[T]) -> T:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from kvlab.core.engine import Gpu
 from kvlab.core.errors import UnknownGpu, nearest
@@ -15,7 +15,7 @@ def table() -> dict[str, Gpu]:
     """Every GPU by its name."""
     import tomllib
 
-    rows = tomllib.loads(files("kvlab.facts").joinpath("gpus.toml").read_text("utf-8"))
+    rows = tomllib.loads(Path(__file__).with_name("gpus.toml").read_text("utf-8"))
     return {
         name: Gpu(
             name=name,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from importlib.util import find_spec
 
 from kvlab.core.engine import Carved, Deployment, Launcher
 from kvlab.core.plan import Ask, Flag, Launch
@@ -68,6 +66,9 @@ def _words(flags: list[Flag]) -> list[str]:
 
 
 def _binary(ask: Ask) -> tuple[str, ...] | None:
+    import shutil
+    from importlib.util import find_spec
+
     path = os.environ.get("LLAMA_SERVER") or shutil.which("llama-server")
     if path and ask.arg(EMBEDDED) is None:
         return (path,)

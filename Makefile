@@ -1,0 +1,39 @@
+# Two commands on a fresh machine: `make demo` runs the whole loop on a real engine, `make test` passes the tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint unit types bench clean chromium
+
+demo: $(STAMP)
+	$(BIN)/kvlab demo
+
+test: $(STAMP) chromium lint types unit
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+unit: $(STAMP)
+	$(BIN)/pytest
+
+# The report is looked at in a real browser: Debian's Chromium, installed when it is missing and that is allowed.
+chromium:
+	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -y -q --no-install-recommends chromium; }
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/client.py
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade pip
+	$(BIN)/python -m pip install -q -e '.[demo,dev]'
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV)

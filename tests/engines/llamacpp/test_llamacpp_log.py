@@ -1,0 +1,150 @@
+"""llama.cpp's log lines: recorded ones, and those of the engine as it runs here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kvlab import api, engines
+from kvlab.core.observation import Observation
+from kvlab.core.units import MIB
+from kvlab.launch import start
+from kvlab.observe import read_log
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "llamacpp"
+
+
+def read(*lines: str) -> Observation:
+    return engines.log_reader("llamacpp").read(lines)
+
+
+def mib(observation: Observation, name: str) -> float:
+    seen = observation.get(name)
+    assert seen is not None
+    assert not isinstance(seen.value, str)
+    return round(seen.value / MIB, 2)
+
+
+def test_both_caches_of_a_windowed_model_are_told_apart() -> None:
+    found = read_log(str(GOLDEN / "q8_0_8192_auto4_unified.log"))
+    assert found.engine == "llamacpp"
+    assert (mib(found, "kv_full_bytes"), mib(found, "kv_window_bytes")) == (12.75, 19.92)
+    assert (mib(found, "kv_full_k_bytes"), mib(found, "kv_window_v_bytes")) == (6.38, 9.96)
+    cells = found.get("kv_window_cells")
+    assert cells is not None
+    assert cells.value == 2560
+    assert cells.line_number == 132
+    assert mib(found, "compute_buffer_bytes") == 29.31
+    assert mib(found, "weights_loaded_bytes") == 247.82  # 235.16 mapped and 12.66 repacked
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ("kv self size  =  256.00 MB", None, None),  # 2023: no K/V split; not read rather than half read
+        (
+            "llama_new_context_with_model: KV self size  =  256.00 MiB, K (f16):  128.00 MiB, V (f16):  128.00 MiB",
+            "kv_full_bytes",
+            256.0,
+        ),
+        (
+            "llama_kv_cache_unified: size = 1536.00 MiB (  4096 cells,  32 layers,  1 seqs), K (f16): 768.00 MiB,"
+            " V (f16): 768.00 MiB",
+            "kv_full_bytes",
+            1536.0,
+        ),
+        (
+            "llama_kv_cache_unified: size = 1536.00 MiB (  4096 cells,  32 layers,  1/ 1 seqs), K (f16): 768.00 MiB,"
+            " V (f16): 768.00 MiB",
+            "kv_full_cells",
+            4096 / MIB,
+        ),
+        (
+            "llama_memory_recurrent: size =   75.38 MiB (     1 cells,  48 layers,  1 seqs  0 rs_seq), R (f32):"
+            "    3.38 MiB, S (f32):   72.00 MiB, P (f32):    0.00 MiB",
+            "kv_state_bytes",
+            75.38,
+        ),
+    ],
+)
+def test_lines_of_all_ages(line: str, name: str | None, value: float | None) -> None:
+    found = read(line)
+    if name is None:
+        assert found.seen == ()
+    else:
+        seen = found.get(name)
+        assert seen is not None
+        assert isinstance(seen.value, float)
+        assert value is not None
+        assert seen.value / MIB == pytest.approx(value)
+
+
+def test_a_pass_that_only_measures_is_not_counted() -> None:
+    size = (
+        "llama_kv_cache: size =   12.00 MiB (  4096 cells,   3 layers,  1/1 seqs), K (f16): 6.00 MiB, V (f16): 6.00 MiB"
+    )
+    found = read(
+        "llama_kv_cache:        CPU KV buffer size =     0.00 MiB",
+        size,
+        "llama_kv_cache:        CPU KV buffer size =    12.00 MiB",
+        size,
+    )
+    assert mib(found, "kv_full_bytes") == 12.0
+
+
+def test_a_draft_model_is_added() -> None:
+    trunk = (
+        "llama_kv_cache: size = 12.00 MiB (  4096 cells,   3 layers,  1/1 seqs), K (f16): 6.00 MiB, V (f16): 6.00 MiB"
+    )
+    draft = (
+        "llama_kv_cache: size =  4.00 MiB (  4096 cells,   1 layers,  1/1 seqs), K (f16): 2.00 MiB, V (f16): 2.00 MiB"
+    )
+    assert mib(read(trunk, draft), "kv_full_bytes") == 16.0
+
+
+@pytest.mark.parametrize(
+    ("log", "options"),
+    [
+        ("f16_8192_np4", {"kv_dtype": "f16", "context": 8192, "parallel": 4}),
+        ("q8_0_8192_auto4_unified", {"kv_dtype": "q8_0", "context": 8192}),
+        ("q4_0_8192_np2", {"kv_dtype": "q4_0", "context": 8192, "parallel": 2}),
+        ("k_q8_0_v_q4_0_4096_np1", {"kv_dtype_k": "q8_0", "kv_dtype_v": "q4_0", "context": 4096, "parallel": 1}),
+        ("f16_4096_np2_swa_full", {"context": 4096, "parallel": 2, "swa_full": True}),
+    ],
+)
+def test_every_line_of_a_recorded_log_agrees_with_the_plan(gemma: Path, log: str, options: dict[str, object]) -> None:
+    plan = api.plan(gemma, engine="llamacpp", **options)  # type: ignore[arg-type]
+    found = api.check(GOLDEN / f"{log}.log", plan=plan)
+    assert {row.verdict for row in found.rows} == {"agrees"}
+    assert len(found.rows) == 15
+
+
+def test_another_cache_type_differs_by_the_bytes_it_costs(gemma: Path) -> None:
+    plan = api.plan(gemma, engine="llamacpp", context=8192, parallel=2, kv_dtype="q8_0")
+    rows = {row.name: row for row in api.check(GOLDEN / "q4_0_8192_np2.log", plan=plan).rows}
+    assert rows["kv_full_bytes"].verdict == "differs"
+    assert rows["kv_full_bytes"].difference == pytest.approx((6.75 - 12.75) * MIB)
+    assert rows["n_ctx"].verdict == "agrees"
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("dtype", ["f16", "q8_0", "q4_0"])
+@pytest.mark.parametrize("slots", [1, 2, 4])
+@pytest.mark.parametrize("unified", [False, True], ids=["split", "unified"])
+def test_every_line_of_the_running_engine_agrees(
+    gemma: Path, tmp_path: Path, dtype: str, slots: int, unified: bool
+) -> None:
+    plan = api.plan(
+        gemma,
+        engine="llamacpp",
+        context=4096,
+        parallel=slots,
+        kv_unified=unified,
+        kv_dtype=dtype,
+        engine_args={"embedded": "true"},
+    )
+    with start(plan, tmp_path / "engine.log"):
+        found = api.check(tmp_path / "engine.log", plan=plan)
+    assert [row for row in found.rows if row.verdict != "agrees"] == []
+    assert len(found.rows) == 15
