@@ -132,7 +132,14 @@ def compare(value: Compare) -> RenderableType:
 
 
 def _comparison(rows: tuple[ComparisonRow, ...]) -> RenderableType:
-    body = table(left("metric"), right("A"), right("B"), right("change"), right("95 % interval"), left("verdict", 15))
+    body = table(
+        left("metric"),
+        right("A", wraps=True),
+        right("B", wraps=True),
+        right("change"),
+        right("95 % interval"),
+        left("verdict", wraps=False),
+    )
     for row in rows:
         body.add_row(
             Text(words.metric(row.metric, row.unit)),
@@ -140,7 +147,7 @@ def _comparison(rows: tuple[ComparisonRow, ...]) -> RenderableType:
             Text(words.amount(row.b, row.unit)),
             Text(words.change(row.change)),
             Text(words.bounds(row.low, row.high)),
-            Text(words.signed(row.verdict)),
+            Text(words.signed(row.verdict).replace("difference seen", "difference\n  seen")),
         )
     return body
 

@@ -34,14 +34,14 @@ def note(text: str) -> Text:
     return Text(text, style="dim")
 
 
-def left(title: str, at_least: int | None = None) -> Column:
-    """A column of words, `at_least` so many characters wide."""
-    return Column(title, justify="left", overflow="fold", min_width=at_least)
+def left(title: str, wraps: bool = True) -> Column:
+    """A column of words."""
+    return Column(title, justify="left", overflow="fold", no_wrap=not wraps)
 
 
-def right(title: str) -> Column:
-    """A column of numbers."""
-    return Column(title, justify="right", no_wrap=True, overflow="fold")
+def right(title: str, wraps: bool = False) -> Column:
+    """A column of numbers; one that `wraps` puts its units below when the screen is narrow."""
+    return Column(title, justify="right", no_wrap=not wraps, overflow="fold")
 
 
 def table(*columns: Column) -> Table:

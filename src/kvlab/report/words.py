@@ -41,21 +41,24 @@ _SIGNS: Final[Mapping[str, str]] = {
 
 def plain(text: str) -> str:
     """`text` with control and direction marks written out (\\x1b, \\u202e), so that it cannot steer a screen."""
-    return _HIDDEN.sub(lambda match: _code(ord(match.group())), text.replace("\r\n", "\n"))
+    return _written_out(text.replace("\r\n", "\n"))
+
+
+def _written_out(text: str) -> str:
+    return _HIDDEN.sub(lambda match: _code(ord(match.group())), text)
 
 
 def _code(point: int) -> str:
-    return f"\\x{point:02x}" if point < 0x100 else f"\\u{point:04x}"
+    return f"\\x{point:02x}" if point < 0x80 else f"\\u{point:04x}"
 
 
 def number(value: float | None) -> str:
     """A bare number: thousands separators for whole ones, four significant digits for the rest."""
     if value is None:
         return ABSENT
-    if float(value).is_integer() or abs(value) >= 10_000:
+    if float(value).is_integer() or abs(value) >= 1000:
         return f"{value:,.0f}"
-    text = f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.1f}"
-    return "0" if float(text.replace(",", "")) == 0 else text
+    return f"{value:.4g}"
 
 
 def amount(value: float | str | None, unit: str) -> str:
@@ -142,7 +145,7 @@ def shell(argv: Iterable[str], env: Mapping[str, str]) -> str:
 
 def _quote(word: str) -> str:
     # shlex.quote keeps control characters as they are; in $'...' they cannot act on the terminal that shows them.
-    if plain(word) == word:
+    if not _HIDDEN.search(word):
         return shlex.quote(word)
     escaped = word.replace("\\", "\\\\").replace("'", "\\'")
-    return f"$'{plain(escaped)}'"
+    return f"$'{_written_out(escaped)}'"

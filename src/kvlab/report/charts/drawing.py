@@ -48,6 +48,7 @@ _CONFIG: Final[dict[str, Any]] = {
     "legend": {
         "orient": "top", "title": None, "labelColor": INK, "labelFontSize": 12, "labelLimit": 480,
         "symbolStrokeWidth": 2,
+        "symbolBaseStrokeColor": MUTED,
     },
     "header": {"labelColor": INK, "labelFontSize": 12, "title": None, "labelLimit": 260},
 }  # fmt: skip

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hostile import hostile
+from msgspec.structs import replace
+from sample import record
+
+from kvlab.report import charts, html
+from kvlab.report.charts.drawing import thin
+
+_DRAWINGS = {drawing.name: drawing for drawing in charts.drawings(record())}
+
+
+def test_every_chart_is_drawn_from_a_whole_record() -> None:
+    assert list(_DRAWINGS) == [
+        "changes", "ledger", "dtypes", "ttft-ecdf", "tpot-time", "throughput", "cache-use", "queue", "quality",
+        "prefix",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _DRAWINGS)
+def test_svg_is_well_formed_named_and_follows_the_pages_colours(name: str) -> None:
+    svg = _DRAWINGS[name].svg()
+    root = ElementTree.fromstring(svg)
+    assert root.attrib["role"] == "img"
+    assert root.attrib["aria-label"].startswith(_DRAWINGS[name].title)
+    assert root.find("title") is not None
+    colours = set(re.findall(r'(?:fill|stroke)="([^"]*)"', svg))
+    assert {colour for colour in colours if not colour.startswith("var(--chart-")} <= {"none", "transparent"}
+    assert "http" not in svg
+
+
+@pytest.mark.parametrize("name", _DRAWINGS)
+def test_svg_is_the_same_each_time_and_its_ids_are_its_own(name: str) -> None:
+    svg = _DRAWINGS[name].svg()
+    assert svg == _DRAWINGS[name].svg()
+    assert all(found.startswith(f"{name}-") for found in re.findall(r'\bid="([^"]*)"', svg))
+
+
+@pytest.mark.parametrize("drawing", charts.drawings(hostile()), ids=lambda drawing: drawing.name)
+def test_hostile_labels_stay_text(drawing: charts.Drawing) -> None:
+    root = ElementTree.fromstring(drawing.svg())
+    assert {element.tag for element in root.iter()} <= {
+        "svg",
+        "title",
+        "g",
+        "path",
+        "line",
+        "rect",
+        "text",
+        "defs",
+        "clipPath",
+    }
+    assert not [
+        key for element in root.iter() for key in element.attrib if key.startswith("on") or key.endswith("href")
+    ]
+
+
+def test_png_has_its_size(tmp_path: Path) -> None:
+    paths = html.write_charts(replace(record(), runs=()), tmp_path / "charts")
+    assert [path.name for path in paths] == ["changes.png", "ledger.png", "dtypes.png", "quality.png", "prefix.png"]
+    for path in paths:
+        head = path.read_bytes()[:24]
+        assert head[:8] == b"\x89PNG\r\n\x1a\n"
+        width, height = struct.unpack(">II", head[16:])
+        assert 1000 <= width <= 1800
+        assert 200 <= height <= 1000
+
+
+def test_failed_requests_keep_the_curve_below_all() -> None:
+    curve = _DRAWINGS["ttft-ecdf"].chart.to_dict()
+    points = [point for rows in curve["datasets"].values() for point in rows] if "datasets" in curve else []
+    points = points or [point for layer in curve["layer"] for point in layer["data"]["values"]]
+    last = {arm: max(point["y"] for point in points if point["arm"][0] == arm and "block" not in point) for arm in "AB"}
+    assert last == {"A": 1.0, "B": pytest.approx(47 / 48)}
+
+
+def test_nothing_is_drawn_from_what_was_not_seen() -> None:
+    whole = record()
+    bare = replace(whole, ab=None, runs=tuple(replace(run, samples=(), metrics={}, rows=()) for run in whole.runs))
+    assert charts.drawings(bare) == ()
+
+
+def test_thinning_keeps_both_ends() -> None:
+    kept = thin(range(10_000), 400)
+    assert (len(kept), kept[0], kept[-1]) == (400, 0, 9_999)
+    assert thin([1, 2], 400) == [1, 2]

@@ -1,0 +1,56 @@
+"""The page in a real browser: nothing is refused or fetched, and it follows the reader's colour scheme."""
+
+from __future__ import annotations
+
+import subprocess
+import zlib
+from pathlib import Path
+
+import pytest
+from hostile import hostile
+from sample import record
+
+from kvlab.core.record import Record
+from kvlab.report import html
+
+pytestmark = pytest.mark.e2e
+_CHROMIUM = Path("/usr/bin/chromium")
+_OPTIONS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars",
+    "--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr",
+)  # fmt: skip
+
+
+def browse(record: Record, folder: Path, *options: str) -> str:
+    """Open the report of `record` with the options; returns what the browser wrote to stderr."""
+    if not _CHROMIUM.exists():
+        pytest.fail(f"{_CHROMIUM} is missing: apt-get install chromium")
+    path = html.write_report(record, folder)
+    argv = [str(_CHROMIUM), *_OPTIONS, f"--user-data-dir={folder / 'profile'}", *options, path.as_uri()]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True).stderr
+
+
+def first_pixel(png: bytes) -> tuple[int, int, int]:
+    """Colour of the upper left corner; every PNG filter leaves the first pixel of the first row as it is."""
+    start = png.index(b"IDAT") + 4
+    raw = zlib.decompressobj().decompress(png[start:], 8)
+    return raw[1], raw[2], raw[3]
+
+
+@pytest.mark.parametrize(("scheme", "corner"), [("1", (0xFE, 0xFE, 0xFD)), ("0", (0x13, 0x17, 0x1D))])
+def test_the_page_follows_the_colour_scheme(scheme: str, corner: tuple[int, int, int], tmp_path: Path) -> None:
+    image = tmp_path / "page.png"
+    said = browse(
+        record(), tmp_path, f"--screenshot={image}", "--window-size=1200,2000",
+        f"--blink-settings=preferredColorScheme={scheme}",
+    )  # fmt: skip
+    assert first_pixel(image.read_bytes()) == corner
+    assert "CONSOLE" not in said
+
+
+def test_a_hostile_record_makes_the_browser_do_nothing(tmp_path: Path) -> None:
+    # A script, a handler or a fetch would be refused by the page's own policy, and the refusal logged.
+    said = browse(hostile(), tmp_path, f"--print-to-pdf={tmp_path / 'page.pdf'}")
+    assert "CONSOLE" not in said
+    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hostile import ARABIC, hostile
+from msgspec.structs import replace
+from reader import Page
+from sample import PRINTED, record
+
+from kvlab.core.record import Record
+from kvlab.report import html, sections
+
+
+@pytest.fixture(scope="module")
+def page() -> Page:
+    return Page(html.page(record()))
+
+
+@pytest.fixture(scope="module")
+def attacked() -> Page:
+    return Page(html.page(hostile()))
+
+
+def _sections(page: Page) -> list[str]:
+    return [str(attributes["id"]) for name, attributes in page.elements if name == "section"]
+
+
+def test_the_verdict_comes_first_and_every_part_follows(page: Page) -> None:
+    assert _sections(page) == [
+        "verdict", "performance", "plan", "check", "load", "quality", "prefix", "protocol", "launch", "doubts",
+    ]  # fmt: skip
+    assert page.texts["h2"][0] == "Inconclusive"
+
+
+def test_every_link_leads_to_a_part_of_the_page(page: Page) -> None:
+    targets = [attributes["href"] for name, attributes in page.elements if name == "a"]
+    assert targets
+    assert {f"#{name}" for name in page.ids()} >= set(targets)
+    assert len(page.ids()) == len(set(page.ids()))
+
+
+def test_every_charted_number_is_there_with_its_kind(page: Page) -> None:
+    kinds = {str(attributes.get("class")) for name, attributes in page.elements if name == "span"}
+    assert {"kind kind-computed", "kind kind-read", "kind kind-measured", "kind kind-estimated"} <= kinds
+    assert sum(name == "svg" for name, _ in page.elements) == 10
+
+
+def test_the_check_shows_the_engines_own_lines(page: Page) -> None:
+    assert set(PRINTED["f16"] + PRINTED["q8_0"]) <= set(page.texts["code"])
+
+
+def test_the_launch_commands_of_both_arms_are_there(page: Page) -> None:
+    commands = [text for text in page.texts["code"] if text.startswith("llama-server")]
+    assert ["--cache-type-k f16" in text for text in commands] == [True, False]
+    assert ["--cache-type-k q8_0" in text for text in commands] == [False, True]
+
+
+def test_answers_are_marked_from_the_word_where_they_part(page: Page) -> None:
+    assert " 7 apples, then 6 boxes are needed, and nothing is left over." in page.texts["mark"]
+    assert "42 apples in total. If each box holds" in page.texts["span"]
+
+
+def test_failed_requests_are_named(page: Page) -> None:
+    assert "HTTP 500: context shift is disabled" in page.texts["code"]
+
+
+@pytest.mark.parametrize("name", ["page", "attacked"])
+def test_the_page_needs_neither_network_nor_script(name: str, request: pytest.FixtureRequest) -> None:
+    page: Page = request.getfixturevalue(name)
+    assert not page.names() & {"script", "link", "img", "iframe", "object", "embed", "base", "form", "image", "use"}
+    for element, attributes in page.elements:
+        assert not [
+            key for key in attributes if key.startswith("on") or key in ("src", "srcset", "action", "xlink:href")
+        ]
+        assert (attributes.get("href") or "#").startswith("#")
+        assert element != "meta" or attributes.get("http-equiv") in (None, "Content-Security-Policy")
+        for value in attributes.values():
+            assert re.findall(r"url\((?!#)", value or "") == [] or attributes.get("role") == "img"
+    style = "".join(page.texts["style"])
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_hostile_text_stays_text(page: Page, attacked: Page) -> None:
+    assert attacked.names() <= page.names()
+    text = attacked.all_text()
+    assert "<script>alert(1)</script>" in text
+    assert "{{ 7 * 7 }}" in text
+    assert ARABIC in text
+    assert not set("\x00\x1b\u202e") & set(text)
+
+
+def test_long_answers_are_cut_and_the_cut_is_counted(attacked: Page) -> None:
+    assert "... 10,800 more characters" in attacked.texts["span"]
+    assert max(len(text) for text in attacked.texts["mark"]) < 5000
+
+
+def _only_a_plan() -> Record:
+    whole = record()
+    assert whole.ab
+    arm = replace(whole.ab.arms["a"], check=None)
+    ab = replace(whole.ab, arms={"a": arm}, performance=(), quality=None, prefix=None)
+    return replace(whole, ab=ab, runs=(), load=None, finished=None)
+
+
+def _interrupted() -> Record:
+    whole = record()
+    return replace(whole, ab=None, runs=whole.runs[:1], finished=None)
+
+
+def _no_capacity() -> Record:
+    whole = record()
+    assert whole.ab
+    bare = {
+        name: replace(arm, plan=replace(arm.plan, capacity=None, ledger=(), alternatives=(), contexts=(), doubts=()))
+        for name, arm in whole.ab.arms.items()
+    }
+    return replace(whole, ab=replace(whole.ab, arms=bare))
+
+
+def _all_failed() -> Record:
+    whole = record()
+    rows = [
+        tuple(replace(row, ttft=None, tpot=None, e2e=None, error="refused") for row in run.rows) for run in whole.runs
+    ]
+    runs = tuple(replace(run, rows=part, metrics={}, samples=()) for run, part in zip(whole.runs, rows, strict=True))
+    return replace(whole, runs=runs)
+
+
+@pytest.mark.parametrize(
+    ("partial", "present", "missing"),
+    [
+        (_only_a_plan, {"verdict", "plan", "protocol", "launch"}, {"load", "quality", "prefix", "performance"}),
+        (_interrupted, {"verdict", "load", "protocol"}, {"plan", "check", "launch", "doubts"}),
+        (_no_capacity, {"plan", "check", "load"}, {"doubts"}),
+        (_all_failed, {"load", "quality"}, set()),
+    ],
+)
+def test_a_record_with_missing_parts_still_renders(partial: object, present: set[str], missing: set[str]) -> None:
+    assert callable(partial)
+    made = partial()
+    page = Page(html.page(made))
+    assert present <= set(_sections(page))
+    assert not missing & set(_sections(page))
+    assert [anchor for anchor, _ in sections.contents(made)] == _sections(page)[1:]
+
+
+def test_an_unfinished_record_says_so() -> None:
+    assert "the experiment did not finish" in html.page(_interrupted())
+    assert "did not finish" in html.page(_only_a_plan())
+
+
+def test_the_same_record_makes_the_same_page() -> None:
+    assert html.page(_interrupted()) == html.page(_interrupted())
+
+
+def test_the_report_is_replaced_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "lab" / "new"
+    path = html.write_report(_interrupted(), folder)
+    html.write_report(_only_a_plan(), folder)
+    assert path == folder / "report.html"
+    assert list(folder.iterdir()) == [path]
+    assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "shared"),
+    [
+        ("one two three", "one two four", "one two"),
+        ("one two", "one two three", "one two"),
+        ("two", "twofold", ""),
+        ("", "x", ""),
+        ("a\n\nb", "a\nb", "a"),
+        ("same text ", "same text ", "same text "),
+    ],
+)
+def test_texts_part_between_words(a: str, b: str, shared: str) -> None:
+    assert sections.common_words(a, b) == shared
