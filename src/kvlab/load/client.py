@@ -40,8 +40,33 @@ def api_key() -> str | None:
     return next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)
 
 
-def open_session(timeout: float) -> ClientSession:
-    """A session for any number of streams; `timeout` seconds bound each request as a whole."""
+class Connections:
+    """The two sessions of a run: one that reuses connections, and one that opens a new one for every request.
+
+    Some servers close a connection after a few streamed answers without saying so (llama.cpp after two). A request that
+    meets such a closing is sent again on a new connection, and from then on nothing is reused. `timeout` seconds bound
+    each request as a whole.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self.reuse = True
+        self.fresh = _session(timeout, reuse=False)
+        self._kept = _session(timeout, reuse=True)
+
+    @property
+    def session(self) -> ClientSession:
+        """The session for the next request."""
+        return self._kept if self.reuse else self.fresh
+
+    async def __aenter__(self) -> Connections:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.fresh.close()
+        await self._kept.close()
+
+
+def _session(timeout: float, *, reuse: bool) -> ClientSession:
     from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
     # Compressed streams arrive in the compressor's rhythm, not in the engine's.
@@ -50,7 +75,9 @@ def open_session(timeout: float) -> ClientSession:
     if key is not None:
         headers["Authorization"] = f"Bearer {key}"
     return ClientSession(
-        connector=TCPConnector(limit=0, keepalive_timeout=_KEEP_IDLE_SECONDS, ttl_dns_cache=None),
+        connector=TCPConnector(limit=0, keepalive_timeout=_KEEP_IDLE_SECONDS, ttl_dns_cache=None)
+        if reuse
+        else TCPConnector(limit=0, force_close=True, ttl_dns_cache=None),
         timeout=ClientTimeout(total=timeout, sock_connect=_CONNECT_SECONDS),
         headers=headers,
     )
@@ -63,11 +90,11 @@ class Client:
     """
 
     def __init__(
-        self, session: ClientSession, url: str, start: float, arrival: Callable[[], float], *, keep_text: bool = False
+        self, connections: Connections, url: str, start: float, arrival: Callable[[], float], *, keep_text: bool = False
     ) -> None:
         from yarl import URL
 
-        self._session = session
+        self._connections = connections
         self._url = URL(url)
         self._start = start
         self._arrival = arrival
@@ -79,17 +106,21 @@ class Client:
 
         reply = Reply(self._keep_text)
         body = TimedBody(call.body)
-        status, error = await self._stream(body, reply)
+        session = self._connections.session
+        status, error = await self._stream(session, body, reply)
+        if error is not None and error.startswith("cut") and status is None and session is not self._connections.fresh:
+            self._connections.reuse = False
+            status, error = await self._stream(self._connections.fresh, body, reply)
         sent = body.sent - self._start
         due = sent if scheduled is None else scheduled
         return self._row(call, (due, sent), (reply, status, error or reply.verdict()))
 
-    async def _stream(self, body: TimedBody, reply: Reply) -> tuple[int | None, str | None]:
+    async def _stream(self, session: ClientSession, body: TimedBody, reply: Reply) -> tuple[int | None, str | None]:
         import aiohttp
 
         status = None
         try:
-            async with self._session.post(self._url, data=body, allow_redirects=False) as response:
+            async with session.post(self._url, data=body, allow_redirects=False) as response:
                 status = response.status
                 if status != 200:
                     return status, f"http {status}: {await _refusal(response)}"
@@ -101,7 +132,7 @@ class Client:
         except aiohttp.ConnectionTimeoutError:
             return status, f"refused: no connection within {_CONNECT_SECONDS:g} s"
         except TimeoutError:
-            return status, f"timeout: no complete answer within {self._session.timeout.total:g} s"
+            return status, f"timeout: no complete answer within {session.timeout.total:g} s"
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, aiohttp.ClientOSError):
             # A server that hangs up after [DONE] has still answered.
             complete = reply.finished and reply.error is None

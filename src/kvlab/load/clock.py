@@ -1,13 +1,16 @@
-"""When data arrived, rather than when a coroutine got round to it."""
+"""The event loop: when data arrived rather than when a coroutine got round to it, and errors of task groups."""
 
 from __future__ import annotations
 
 import asyncio
 import select
 import selectors
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any, TypeVar
+
+from kvlab.core.errors import KvlabError
 
 T = TypeVar("T")
 _FINE_SECONDS = 1.0
@@ -49,3 +52,15 @@ def run(main: Callable[[Callable[[], float]], Coroutine[Any, Any, T]]) -> T:
     selector = ArrivalSelector()
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
         return runner.run(main(selector.arrival))
+
+
+@asynccontextmanager
+async def first_error() -> AsyncIterator[None]:
+    """A task group's first kvlab error instead of the group."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        known = [error for error in group.exceptions if isinstance(error, KvlabError)]
+        if known:
+            raise known[0] from None
+        raise

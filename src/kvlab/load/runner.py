@@ -8,23 +8,20 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
 from kvlab.core.engine import MetricMap
-from kvlab.core.errors import BadInput, KvlabError, ServerRefused
+from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.measure import PoolUse, RequestRow
 from kvlab.load import clock
-from kvlab.load.client import Call, Client, open_session
+from kvlab.load.client import Call, Client, Connections
 from kvlab.load.reply import request_body
 from kvlab.load.sampler import Sampler, pool_use
 from kvlab.load.schedule import poisson_arrivals
 from kvlab.load.server import Server, contact
 from kvlab.load.spec import LoadResult, LoadSpec, OnProgress, Progress, Prompt
-
-if TYPE_CHECKING:
-    from aiohttp import ClientSession
 
 REFUSALS_IN_A_ROW = 5
 _WARM_UP_CONCURRENCY = 8
@@ -51,9 +48,9 @@ def run_load(
         raise BadInput("there is no prompt to send")
 
     async def main(arrival: Callable[[], float]) -> LoadResult:
-        async with open_session(spec.timeout) as session:
-            server = await contact(session, url, spec.model)
-            run = _Run(session, server, spec, (arrival, progress))
+        async with Connections(spec.timeout) as connections:
+            server = await contact(connections.fresh, url, spec.model)
+            run = _Run(connections, server, spec, (arrival, progress))
             if warm_up:
                 await run.warm_up(warm_up)
             return await run.measure(prompts, metrics)
@@ -64,12 +61,12 @@ def run_load(
 class _Run:
     def __init__(
         self,
-        session: ClientSession,
+        connections: Connections,
         server: Server,
         spec: LoadSpec,
         hooks: tuple[Callable[[], float], OnProgress | None],
     ) -> None:
-        self._session = session
+        self._connections = connections
         self._server = server
         self._spec = spec
         self._arrival, self._progress = hooks
@@ -89,7 +86,9 @@ class _Run:
         self._phase = "load"
         calls = self._calls(prompts)
         sampler = (
-            None if metrics is None else Sampler(self._session, self._server.url, metrics, self._spec.sample_every)
+            None
+            if metrics is None
+            else Sampler(self._connections.fresh, self._server.url, metrics, self._spec.sample_every)
         )
         async with _sampling(sampler), _quiet_collector():
             cpu = time.process_time()
@@ -115,7 +114,7 @@ class _Run:
 
     def _client(self, start: float) -> Client:
         path = "/v1/chat/completions" if self._spec.endpoint == "chat" else "/v1/completions"
-        return Client(self._session, self._server.url + path, start, self._arrival, keep_text=self._spec.keep_text)
+        return Client(self._connections, self._server.url + path, start, self._arrival, keep_text=self._spec.keep_text)
 
     def _calls(self, prompts: Sequence[Prompt]) -> list[Call]:
         # Bodies are encoded before the clock starts.
@@ -142,7 +141,7 @@ class _Run:
             for call in waiting:
                 self._note(await client.send(call))
 
-        async with _first_error(), asyncio.TaskGroup() as group:
+        async with clock.first_error(), asyncio.TaskGroup() as group:
             for _ in range(min(concurrency, len(calls))):
                 group.create_task(worker())
 
@@ -155,7 +154,7 @@ class _Run:
             async with free:
                 self._note(await client.send(call, scheduled))
 
-        async with _first_error(), asyncio.TaskGroup() as group:
+        async with clock.first_error(), asyncio.TaskGroup() as group:
             for call, scheduled in zip(calls, due, strict=True):
                 early = start + scheduled - perf_counter()
                 if early > 0:
@@ -185,18 +184,6 @@ class _Run:
     def _check(self, rows: Sequence[RequestRow]) -> None:
         if all(row.error is not None for row in rows):
             raise ServerRefused(f"all {len(rows)} requests to {self._server.url} failed; the first: {rows[0].error}")
-
-
-@asynccontextmanager
-async def _first_error() -> AsyncIterator[None]:
-    """A task group's first kvlab error instead of the group."""
-    try:
-        yield
-    except BaseExceptionGroup as group:
-        known = [error for error in group.exceptions if isinstance(error, KvlabError)]
-        if known:
-            raise known[0] from None
-        raise
 
 
 @asynccontextmanager

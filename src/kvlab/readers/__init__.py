@@ -1,0 +1,73 @@
+"""Result files: one reader a file of this folder, found by its `Reader` value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import msgspec
+
+from kvlab.core.errors import BadInput
+from kvlab.core.result import Reader, Result
+
+
+@cache
+def readers() -> tuple[Reader, ...]:
+    """Every reader, by name."""
+    here = Path(__file__).parent
+    modules = [import_module(f"{__name__}.{path.stem}") for path in here.glob("*.py") if path.stem != "__init__"]
+    found = [value for module in modules for value in vars(module).values() if isinstance(value, Reader)]
+    return tuple(sorted(found, key=lambda reader: reader.name))
+
+
+def read(path: Path) -> Result:
+    """Read a result file of any known format.
+
+    Raises BadInput in one line for a file that is missing, empty, cut short, HTML, or of no known format.
+    """
+    document = _document(path)
+    for reader in readers():
+        if reader.recognises(document):
+            return reader.read(document, path)
+    known = ", ".join(reader.title for reader in readers())
+    keys = ", ".join(list(document)[:8]) or "none"
+    raise BadInput(f"{path} is no result file that kvlab reads ({known}); its keys: {keys}")
+
+
+def _document(path: Path) -> Mapping[str, object]:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise BadInput(f"no result file {path}") from None
+    except OSError as problem:
+        raise BadInput(f"cannot read {path}: {problem.strerror}") from None
+    if not data.strip():
+        raise BadInput(f"{path} is empty; was the run interrupted before it wrote its result?")
+    if data.lstrip()[:1] == b"<":
+        raise BadInput(f"{path} is HTML or XML, not a result file; save the JSON itself")
+    try:
+        document: object = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise BadInput(_why(path, data, problem)) from None
+    if not isinstance(document, dict):
+        raise BadInput(f"{path} holds a JSON {type(document).__name__}, a result file holds an object")
+    return document
+
+
+def _why(path: Path, data: bytes, problem: Exception) -> str:
+    lines = [line for line in data.splitlines() if line.strip()]
+    if len(lines) > 1 and all(_is_object(line) for line in lines):
+        # `vllm bench serve --append-result` adds a line for every run.
+        return f"{path} holds {len(lines)} results, one a line; give one of them a file of its own"
+    if "truncated" in str(problem):
+        return f"{path} is cut short after {len(data)} bytes; copy it again or repeat the run"
+    return f"{path} is not JSON: {problem}"
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(line), dict)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False

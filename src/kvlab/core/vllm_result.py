@@ -1,0 +1,44 @@
+"""The keys of `vllm bench serve --save-result`, which kvlab's own result files share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+LOAD_KEYS = (
+    "num_prompts",
+    "request_rate",
+    "burstiness",
+    "max_concurrency",
+    "total_input_tokens",
+    "total_output_tokens",
+)
+"""What describes the load rather than the engine's answer to it."""
+_COUNTS = ("duration", "completed", "failed", "total_input_tokens", "total_output_tokens")
+_RATES = ("request_throughput", "request_goodput", "output_throughput", "total_token_throughput",
+          "max_output_tokens_per_s", "max_concurrent_requests")  # fmt: skip
+_SPREAD = re.compile(r"(mean|median|std|p\d+(\.\d+)?)_(ttft|tpot|itl|e2el)_ms")
+
+
+def metrics_of(document: Mapping[str, object]) -> dict[str, float]:
+    """The numbers of a result file in the file's order, under the names of vLLM 0.32; null is absent.
+
+    Up to 0.8 the goodput's key ended in a colon.
+    """
+    found = {}
+    for key, value in document.items():
+        name = key.removesuffix(":")
+        known = name in _COUNTS or name in _RATES or _SPREAD.fullmatch(name)
+        if known and isinstance(value, int | float) and not isinstance(value, bool):
+            found[name] = float(value)
+    return found
+
+
+def load_of(document: Mapping[str, object]) -> dict[str, float | str | None]:
+    """What the file says about the load; keys that it lacks are absent, null stays None (no limit)."""
+    found: dict[str, float | str | None] = {}
+    for key in LOAD_KEYS:
+        if key in document:
+            value = document[key]
+            found[key] = value if isinstance(value, int | float | str) else None
+    return found

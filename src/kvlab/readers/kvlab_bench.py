@@ -1,0 +1,65 @@
+"""Result files of `kvlab bench`, with the rows beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from kvlab.core.errors import BadInput
+from kvlab.core.measure import RequestRow
+from kvlab.core.result import Reader, Result
+from kvlab.core.vllm_result import load_of, metrics_of
+
+_SCHEMA = "kvlab/bench@1"
+
+
+def _recognises(document: Mapping[str, object]) -> bool:
+    own = document.get("kvlab")
+    return isinstance(own, dict) and str(own.get("schema", "")).startswith("kvlab/bench@")
+
+
+def _read(document: Mapping[str, object], path: Path) -> Result:
+    own = document["kvlab"]
+    assert isinstance(own, dict)
+    if own["schema"] != _SCHEMA:
+        raise BadInput(f"{path} was written as {own['schema']}, this kvlab reads {_SCHEMA}; use the newer kvlab")
+    return Result(
+        format="kvlab",
+        metrics=metrics_of(document),
+        load=load_of(document),
+        lists=_lists(path.with_suffix(".requests.jsonl")),
+        latency_from=str(own.get("latency_from", "sent")),
+    )
+
+
+def _lists(path: Path) -> dict[str, tuple[float, ...]]:
+    """Per-request values; empty when the rows were not kept."""
+    if not path.exists():
+        return {}
+    found: dict[str, list[float]] = {
+        name: [] for name in ("ttft_ms", "tpot_ms", "e2el_ms", "first_at", "done_at", "input_tokens", "output_tokens")
+    }
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            row = msgspec.json.decode(line, type=RequestRow)
+        except msgspec.DecodeError as problem:
+            raise BadInput(f"{path} line {number} is not a request: {problem}") from None
+        if row.error is not None or row.first is None or row.done is None:
+            continue
+        for name, value, scale in (
+            ("ttft_ms", row.ttft, 1000),
+            ("tpot_ms", row.tpot, 1000),
+            ("e2el_ms", row.e2e, 1000),
+            ("first_at", row.first, 1),
+            ("done_at", row.done, 1),
+            ("input_tokens", row.prompt_tokens, 1),
+            ("output_tokens", row.output_tokens, 1),
+        ):
+            if value is not None:
+                found[name].append(value * scale)
+    return {name: tuple(values) for name, values in found.items()}
+
+
+KVLAB = Reader(name="kvlab", title="kvlab bench", recognises=_recognises, read=_read)
