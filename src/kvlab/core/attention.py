@@ -52,15 +52,17 @@ def kv_heads(config: Config) -> int:
         stated = 1 if nested.text("attn_type") == "multiquery_attention" else nested.maybe("kv_n_heads")
     if stated is not None:
         return stated
-    unread = [
-        key for key, value in config.unread() if value and any(word in key for word in _KV_LIKE) and "cache" not in key
-    ]
+    unread = [key for key, value in config.unread() if _is_count(value) and any(word in key for word in _KV_LIKE)]
     if unread:
         raise MissingFact(
             f"{config.where}: {config.path}num_key_value_heads is not set and {', '.join(unread)} may mean it;"
             " add num_key_value_heads to the config"
         )
     return config.need(*HEADS)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int | list) and not isinstance(value, bool) and bool(value)
 
 
 def head_dim(config: Config) -> int:

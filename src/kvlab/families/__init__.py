@@ -48,8 +48,9 @@ def understand(root: Config) -> Understood:
     if len(answers) == 1:
         return answers[0]
     left = sorted({key for one in tried for key in one.left})
-    if len(tried) == 1 and tried[0].error is not None and not left:
-        raise tried[0].error
+    error = tried[0].error if len(tried) == 1 else None
+    if error is not None and (not left or (len(left) == 1 and isinstance(error, UnknownModel))):
+        raise error
     raise _unknown(root, left, [answer.family for answer in answers])
 
 
