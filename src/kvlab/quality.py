@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
 
 from kvlab.core.errors import BadInput, EngineFailed
-from kvlab.core.quality import Agreement, Divergence, Interval, Quality
+from kvlab.core.quality import Agreement, Divergence, Interval, Quality, QualityPrompt
 from kvlab.core.statistics import bootstrap_interval, wilson
-from kvlab.load.spec import OnProgress
-from kvlab.prompts import QualityPrompt
 
 SHOWN = 12
 """Diverging pairs kept with their texts."""
@@ -45,13 +43,15 @@ def collect_answers(
     max_tokens: int,
     concurrency: int = 1,
     chat: bool = False,
-    progress: OnProgress | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Answer, ...]:
     """The server's answers at temperature 0 with a fixed seed, in the order of the prompts.
 
     `concurrency` above 1 lets requests share a batch, which changes the order of floating-point sums and so the
-    noise floor. A request that fails becomes an answer with its `error`. Raises ServerRefused when the server cannot
-    be reached or answers nothing at all, BadInput for settings that cannot be sent.
+    noise floor. `progress` is told (done, total). A request that fails becomes an answer with its `error`.
+
+    Raises ServerRefused when the server cannot be reached or answers nothing at all, BadInput for settings that cannot
+    be sent.
     """
     from kvlab.load.runner import run_load
     from kvlab.load.spec import LoadSpec, Prompt
@@ -67,7 +67,7 @@ def collect_answers(
         extra={"seed": 0},
     )
     load = [Prompt(id=prompt.id, output_tokens=max_tokens, text=prompt.prompt) for prompt in prompts]
-    result = run_load(url, load, spec, progress=progress)
+    result = run_load(url, load, spec, progress=progress and (lambda at: progress(at.done, at.total)))
     return tuple(
         Answer(
             prompt_id=prompt.id,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kvlab import prompts
 from kvlab.core.errors import BadInput
-from kvlab.prompts import QualityPrompt
+from kvlab.core.quality import QualityPrompt
 
 
 def test_forty_eight_prompts_of_many_kinds_are_shipped() -> None:
@@ -35,7 +35,7 @@ def test_a_text_file_has_one_prompt_a_line(tmp_path: Path) -> None:
 
 def test_json_lines_may_name_id_and_kind(tmp_path: Path) -> None:
     file = tmp_path / "mine.jsonl"
-    file.write_text('{"prompt": "a\\nb", "id": 7, "kind": "x", "more": 1}\n{"prompt": "c"}\n', encoding="utf-8")
+    file.write_text('{"prompt": "a\\nb", "id": 7, "kind": "x", "more": 1}\n{"text": "c"}\n', encoding="utf-8")
     assert prompts.load(file) == (QualityPrompt("7", "x", "a\nb"), QualityPrompt("line-2", "own", "c"))
 
 
@@ -46,8 +46,8 @@ def test_json_lines_may_name_id_and_kind(tmp_path: Path) -> None:
         ("empty.jsonl", b"", "holds no prompt"),
         ("cut.jsonl", b'{"prompt": "a"}\n{"prompt": ', "line 2"),
         ("list.jsonl", b'["a"]', "line 1"),
-        ("other.jsonl", b'{"text": "a"}', "missing required field `prompt`"),
-        ("blank.jsonl", b'{"prompt": ""}', "empty prompt"),
+        ("other.jsonl", b'{"question": "a"}', "line 1 of"),
+        ("blank.jsonl", b'{"prompt": ""}', "an empty one"),
         ("twice.jsonl", b'{"prompt": "a", "id": "1"}\n{"prompt": "b", "id": 1}', "two prompts with the id '1'"),
         ("latin.txt", b"\xe9t\xe9", "not UTF-8"),
     ],

@@ -13,6 +13,7 @@ from kvlab.core.statistics import (
     block_change,
     bootstrap_change,
     bootstrap_interval,
+    geometric_interval,
     noise_floor,
     reduce,
     wilson,
@@ -61,6 +62,17 @@ def test_a_bootstrap_of_the_mean_agrees_with_students_interval() -> None:
     assert found is not None
     assert found.low == pytest.approx(low, abs=0.08)
     assert found.high == pytest.approx(high, abs=0.08)
+
+
+def test_a_geometric_mean_has_students_interval_on_logarithms() -> None:
+    times = [6.9, 7.4, 7.1]
+    limits = stats.ttest_1samp(np.log(times), 0).confidence_interval(0.95)
+    found = geometric_interval(times)
+    assert found is not None
+    assert found.value == pytest.approx(stats.gmean(times))
+    assert (found.low, found.high) == pytest.approx((np.exp(limits.low), np.exp(limits.high)))
+    assert geometric_interval([1.0]) is None
+    assert geometric_interval([1.0, 0.0]) is None
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:

