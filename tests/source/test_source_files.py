@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -170,6 +171,12 @@ def test_paths_that_hold_no_model(tmp_path: Path) -> None:
     for text in ("", " ", "\0", "x" * 5000):
         with pytest.raises(KvlabError):
             source.load(text)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(BadInput, match="no regular file"):
+        source.load(str(tmp_path / "config.json"))
 
 
 def test_a_folder_of_several_gguf_files_asks_for_one(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from kvlab.core.model import Origin, Weights
 from kvlab.source.loaded import Loaded
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
+_TIMEOUT = 10.0
+"""Seconds to wait for the Hub's answer."""
 _FILES = (".json", ".gguf", ".safetensors")
 
 
@@ -28,11 +30,11 @@ def load_hub(text: str, revision: str | None) -> Loaded:
 
     name, _, suffix = text.partition("@")
     revision = revision or suffix or None
-    config = files.read_config(_fetch(name, "config.json", revision))
-    config.where = f"{name}/config.json"
+    config = files.read_config(_fetch(name, "config.json", revision), f"{name}/config.json")
     try:
         quant = files.read_config(_fetch(name, "hf_quant_config.json", revision))
     except BadInput:
+        # Only ModelOpt's checkpoints have the file.
         quant = None
     loaded = files.from_config(config, Origin(name, "hub", revision), name, quant)
     return Loaded(
@@ -45,11 +47,19 @@ def load_hub(text: str, revision: str | None) -> Loaded:
 
 
 def _fetch(name: str, file: str, revision: str | None) -> Path:
-    from huggingface_hub import hf_hub_download
+    """The file, downloaded, or from huggingface_hub's cache when the Hub cannot be reached."""
+    from huggingface_hub import errors, get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
 
     try:
-        return Path(hf_hub_download(name, file, revision=revision, etag_timeout=10))
+        # Asked first, because a download repeats a failed connection for half a minute.
+        get_hf_file_metadata(hf_hub_url(name, file, revision=revision), timeout=_TIMEOUT)
+        return Path(hf_hub_download(name, file, revision=revision, etag_timeout=_TIMEOUT))
+    except errors.HfHubHTTPError as error:
+        raise _line(error, name, file, revision) from None
     except Exception as error:
+        cached = try_to_load_from_cache(name, file, revision=revision)
+        if isinstance(cached, str):
+            return Path(cached)
         raise _line(error, name, file, revision) from None
 
 
