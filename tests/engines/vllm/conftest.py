@@ -6,12 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from kvlab import source
 from kvlab.core.engine import Deployment, Gpu
-from kvlab.core.layout import Layout, Row
+from kvlab.core.layout import Layout
 from kvlab.core.model import Model
 from kvlab.core.plan import Ask
 
@@ -56,7 +55,7 @@ def gpu() -> Callable[..., Gpu]:
 
 @pytest.fixture(scope="session")
 def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Model, Layout]]:
-    """Models of the truth table by name, most of them read from their published config.json."""
+    """Models of the truth table by name, read from their published config.json."""
     folder = tmp_path_factory.mktemp("configs")
     found = {}
     for row in _rows("configs.jsonl.gz"):
@@ -64,9 +63,6 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Model, La
         path.write_text(json.dumps(row["config"]))
         loaded = source.load(str(path))
         found[row["name"]] = (loaded.model, loaded.layout)
-    for row in _rows("layouts.jsonl.gz"):
-        layout = Layout(tuple(msgspec.convert(part, Row) for part in row.pop("rows")))
-        found[row["name"]] = (Model(**row), layout)
     return found
 
 
@@ -76,11 +72,6 @@ def deploy(known: dict[str, tuple[Model, Layout]]) -> Callable[[dict[str, Any]],
 
     def build(row: dict[str, Any]) -> Deployment:
         model, layout = known[row["config"]]
-        args = []
-        if row.get("hybrid_off"):
-            args.append(("disable-hybrid-kv-cache-manager", "true"))
-        if row.get("sync"):
-            args.append(("async-scheduling", "false"))
         ask = Ask(
             tp=row["tp"],
             pp=row["pp"],
@@ -90,7 +81,8 @@ def deploy(known: dict[str, tuple[Model, Layout]]) -> Callable[[dict[str, Any]],
             block_size=row["block"],
             max_num_batched_tokens=row["batched"],
             pool_gib=row["pool"] / (1 << 30),
-            engine_args=tuple(args),
+            prefix_caching=row.get("prefix_caching"),
+            engine_args=tuple(row.get("args", {}).items()),
         )
         return Deployment(model=model, layout=layout, ask=ask, gpu=_gpu(CAPABILITY[row["cc"]]), pool_bytes=row["pool"])
 

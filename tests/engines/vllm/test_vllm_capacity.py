@@ -201,13 +201,82 @@ def test_without_a_pool_a_request_still_has_a_cost() -> None:
     assert carved.expects == ()
 
 
-def test_recurrent_layers_are_a_doubt_not_a_guess() -> None:
-    state = Row(kind="state", layers=(0, 1, 2), state=(State("ssm", 524_288),))
-    carved = carve(Layout((state, Row(kind="full", layers=(3,), heads=2, k_dim=256, v_dim=256))), ask(), 40)
-    assert carved.capacity is None
-    assert carved.kv.bytes_per_sequence is None
-    assert carved.kv.bytes_per_token == 2048
-    assert [doubt.key for doubt in carved.doubts] == ["capacity"]
+def hybrid(model_type: str, said: Ask, pool: float | None, *rows: Row) -> Carved:
+    known = Model(name="m", model_type=model_type, dtype="bfloat16", context=262144, layers=64)
+    pool_bytes = None if pool is None else round(pool * GIB)
+    return engines.planner("vllm").carve(
+        Deployment(model=known, layout=Layout(rows), ask=said, gpu=H100, pool_bytes=pool_bytes)
+    )
+
+
+# Qwen3-Next-80B: 36 gated delta layers and 12 of attention; Qwen3.5-27B: 48 and 16, its matrix in float32.
+NEXT = (
+    Row(
+        kind="state",
+        layers=tuple(i for i in range(48) if i % 4 != 3),
+        state=(State("conv", 24576), State("ssm", 524288)),
+    ),
+    Row(kind="full", layers=tuple(range(3, 48, 4)), heads=2, k_dim=256, v_dim=256),
+)
+QWEN_27B = (
+    Row(
+        kind="state",
+        layers=tuple(i for i in range(64) if i % 4 != 3),
+        state=(State("conv", 30720), State("ssm", 786432, "float32")),
+    ),
+    Row(kind="full", layers=tuple(range(3, 64, 4)), heads=4, k_dim=256, v_dim=256),
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "block", "blocks", "tokens", "concurrency"),
+    [
+        ({}, 544, 3_212, 1_725_423, "6.58"),
+        ({"tp": 4}, 272, 12_850, 3_472_732, "13.25"),
+        ({"prefix_caching": False}, 544, 3_212, 1_736_095, "6.62"),
+        ({"kv_dtype": "fp8"}, 1072, 3_260, 3_404_738, "12.99"),
+    ],
+)
+def test_recurrent_state_sets_the_block_size(
+    said: dict[str, Any], block: int, blocks: int, tokens: int, concurrency: str
+) -> None:
+    """Numbers of vLLM 0.32.0's planning functions for Qwen3-Next-80B in 40 GiB at 262,144 tokens."""
+    found = hybrid("qwen3_next", ask(context=262144, **said), 40, *NEXT).capacity
+    assert found is not None
+    assert (found.block_size, found.num_blocks, found.tokens) == (block, blocks, tokens)
+    assert f"{found.max_concurrency:.2f}" == concurrency
+
+
+def test_public_logs_of_hybrids() -> None:
+    # Qwen3.8-27B-FP8, TP 2, fp8 cache: 4.99 GiB, blocks of 1,568, 302,921 tokens, 2.31x at 131,072.
+    found = hybrid("qwen3_5", ask(tp=2, kv_dtype="fp8"), 4.99, *QWEN_27B).capacity
+    assert found is not None
+    assert (found.block_size, found.num_blocks, found.tokens) == (1568, 208, 302_921)
+    assert f"{found.max_concurrency:.2f}" == "2.31"
+    # https://github.com/vllm-project/vllm/issues/40691: 0.19.0, 32,768 tokens: 290,864 tokens and 33.04x.
+    blocks = (("num-gpu-blocks-override", "1487"),)
+    found = hybrid("qwen3_5", ask(context=32768, engine_version="0.19.0", engine_args=blocks), 50, *QWEN_27B).capacity
+    assert found is not None
+    assert (found.tokens, f"{found.max_concurrency:.2f}") == (290_864, "33.04")
+
+
+def test_fewer_state_blocks_than_requests_is_said() -> None:
+    """https://github.com/vllm-project/vllm/issues/49064: 1,024 requests by default, 969 blocks, no start."""
+    blocks = (("num-gpu-blocks-override", "969"),)
+    carved = hybrid("qwen3_5", ask(engine_args=blocks), 50, *QWEN_27B)
+    assert [doubt.key for doubt in carved.doubts] == ["max-num-seqs"]
+    assert "1,024" in carved.doubts[0].text
+    assert "969" in carved.doubts[0].text
+    assert hybrid("qwen3_5", ask(engine_args=blocks, max_num_seqs=256), 50, *QWEN_27B).doubts == ()
+
+
+def test_paging_that_is_not_known_is_a_doubt_not_a_guess() -> None:
+    alone = hybrid("mamba", ask(), 40, Row(kind="state", layers=(0, 1), state=(State("ssm", 524_288),)))
+    assert (alone.capacity, alone.kv.bytes_per_sequence) == (None, None)
+    assert [doubt.key for doubt in alone.doubts] == ["capacity"]
+    quantised = carve(GEMMA, ask(kv_dtype="turboquant_4bit_nc"), 40)
+    assert quantised.capacity is None
+    assert "turboquant_4bit_nc" in quantised.doubts[0].text
 
 
 def test_what_the_plan_rests_on_is_said() -> None:

@@ -60,22 +60,15 @@ def context_of(deployment: Deployment) -> int:
 
 
 def _capacity(deployment: Deployment, plan: Carving, pool: int) -> Capacity:
-    if plan.override is not None:
-        blocks = plan.override
-        usable = [blocks * size for size in plan.stage_bytes]
-    else:
-        blocks = min(pool // size for size in plan.stage_bytes)
-        usable = [pool for _ in plan.stage_bytes]
-    if plan.release >= _NULL_BLOCK:
-        usable = [amount - size for amount, size in zip(usable, plan.stage_bytes, strict=True)]
-    concurrency = max(blocks, 0) / plan.request_blocks(plan.context)
+    blocks = plan.num_blocks(pool)
+    concurrency = blocks / plan.request_blocks(plan.context)
     return Capacity(
         pool_bytes=pool,
         block_size=plan.block_size,
-        num_blocks=max(blocks, 0),
-        tokens=_tokens(deployment, plan, max(blocks, 0), concurrency),
+        num_blocks=blocks,
+        tokens=_tokens(deployment, plan, blocks, concurrency),
         max_concurrency=concurrency,
-        longest_request_tokens=_longest(plan, usable),
+        longest_request_tokens=min(_longest(plan, size, pool) for size in plan.stage_bytes),
     )
 
 
@@ -88,17 +81,15 @@ def _tokens(deployment: Deployment, plan: Carving, blocks: int, concurrency: flo
     return blocks * plan.block_size
 
 
-def _longest(plan: Carving, usable: list[int]) -> int:
-    """The longest request that passes vLLM's fit check, by its own binary search up to the context."""
-
-    def fits(tokens: int) -> bool:
-        blocks = plan.request_blocks(tokens)
-        return all(size * blocks <= amount for size, amount in zip(plan.stage_bytes, usable, strict=True))
-
+def _longest(plan: Carving, block_bytes: int, pool: int) -> int:
+    """The longest request that passes the fit check of one rank, by vLLM's own binary search up to the context."""
+    usable = pool if plan.override is None else plan.override * block_bytes
+    usable -= block_bytes if plan.release >= _NULL_BLOCK else 0
     low, high = 0, plan.context
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+        fits = block_bytes * plan.request_blocks(middle) <= usable
+        low, high = (middle, high) if fits else (low, middle - 1)
     return low
 
 
@@ -145,24 +136,27 @@ def _expects(deployment: Deployment, plan: Carving, capacity: Capacity | None) -
 
 
 def _refusal(plan: Carving, capacity: Capacity) -> tuple[Expected, ...]:
-    """What vLLM states when it refuses to start because one request does not fit."""
+    """What vLLM states when it refuses to start because one request does not fit: the first rank that fails speaks."""
+    limits = [(size, _longest(plan, size, capacity.pool_bytes)) for size in plan.stage_bytes]
+    block_bytes, longest = next((size, tokens) for size, tokens in limits if tokens < plan.context)
+    blocks = plan.request_blocks(plan.context)
     request = Expected(
         name="request_bytes",
-        value=plan.request_bytes(plan.context),
+        value=blocks * block_bytes,
         unit="bytes",
         kind="computed",
         tolerance=0.005 * GIB,
-        because=f"{plan.request_blocks(plan.context):,} blocks hold one request of {plan.context:,} tokens",
+        because=f"{blocks:,} blocks hold one request of {plan.context:,} tokens",
     )
-    longest = Expected(
+    estimate = Expected(
         name="longest_request_tokens",
-        value=capacity.longest_request_tokens,
+        value=longest,
         unit="tokens",
         kind="computed",
         tolerance=0.5,
         because="a longer request needs more blocks than the pool has",
     )
-    return request, longest
+    return request, estimate
 
 
 PLANNER = Planner(

@@ -15,7 +15,8 @@ from kvlab.engines.vllm.dtypes import TURBOQUANT, check_supported, resolve, row_
 from kvlab.engines.vllm.groups import Group, group, stages
 from kvlab.engines.vllm.parallel import check_parallel
 from kvlab.engines.vllm.platform import batched_tokens, block_size, capability, in_flight_tokens, on_cpu, switched_on
-from kvlab.engines.vllm.specs import Room, Spec, attention_spec, without_windows
+from kvlab.engines.vllm.specs import Room, Spec, attention_spec, state_spec, without_windows
+from kvlab.engines.vllm.states import aligned_block, request_blocks, state_bytes
 from kvlab.engines.vllm.versions import Release, parse, release
 
 _KERNEL_BLOCK = 16  # the smallest block of the attention kernels that read unquantised layers
@@ -38,6 +39,10 @@ class Carving(msgspec.Struct, frozen=True, kw_only=True):
     token_bytes: int
     """Bytes that one token adds on the heaviest stage, every layer counted."""
     override: int | None
+
+    def num_blocks(self, pool: int) -> int:
+        """Blocks in a pool of `pool` bytes on every rank: the stage with the largest blocks decides."""
+        return self.override if self.override is not None else min(pool // size for size in self.stage_bytes)
 
     def request_blocks(self, tokens: int) -> int:
         """Blocks that vLLM charges one request of `tokens`, in all groups."""
@@ -88,8 +93,10 @@ def storage(model: Model, layout: Layout, ask: Ask, gpu: Gpu | None) -> str:
 
 def not_paged(layout: Layout, dtype: str) -> str | None:
     """Why the block arithmetic of vLLM is not computed for this layout; None when it is."""
-    if any(layout.only("state")):
-        return "vLLM pages recurrent state and attention together; its block arithmetic for them is not computed"
+    if any(layout.only("state")) and not any(layout.only("full", "window", "chunked", "latent")):
+        return "vLLM gives a model of recurrent layers alone blocks that are not computed here"
+    if any(layout.only("state")) and any(layout.only("indexer")):
+        return "vLLM's block arithmetic for recurrent state beside an indexer is not computed"
     if any(layout.only("cross")):
         return "vLLM sizes cross-attention by the encoder's input; its block arithmetic for it is not computed"
     if dtype in _QUANTISED_INSIDE and (layout.windowed or any(layout.only("latent", "indexer"))):
@@ -105,9 +112,15 @@ def _specs(deployment: Deployment, dtype: str) -> list[Spec]:
     tokens = block_size(ask, layout, dtype, deployment.gpu)
     if skipped:
         tokens = _raised_block(layout, dtype, plain, tp, tokens)
+    states = [(row, state_bytes(row, model, ask, tp)) for row in layout.only("state")]
+    if states:
+        widest = max(row_bytes(row, dtype, tp, latent) for row in layout.rows)
+        tokens = aligned_block(layout, tokens, widest, max(size for _, size in states))
     indexed = frozenset() if latent else frozenset(layer for row in layout.only("indexer") for layer in row.layers)
-    specs = []
+    specs = [state_spec(row, widest * tokens, tokens, request_blocks(model, ask, deployment.gpu)) for row, _ in states]
     for row in layout.rows:
+        if row.kind == "state":
+            continue
         for word, layers in _by_format(row, dtype, plain, skipped, indexed).items():
             specs.append(attention_spec(row, layers, row_bytes(row, word, tp, latent), tokens))
     return without_windows(specs) if hybrid_off(ask, layout) else specs
@@ -169,9 +182,12 @@ def token_bytes(model: Model, layout: Layout, dtype: str, tp: int) -> int:
 
 
 def sequence_bytes(model: Model, layout: Layout, dtype: str, tp: int, tokens: int) -> int:
-    """Bytes of one sequence on one rank before paging: windows bound what is kept."""
+    """Bytes of one sequence on one rank before paging: windows bound what is kept, states come on top."""
     word, latent = stored(model, layout, dtype), _mla_indexer(layout)
-    return sum(len(row.layers) * row_bytes(row, word, tp, latent) * row.kept(tokens) for row in layout.rows)
+    return sum(
+        len(row.layers) * (row_bytes(row, word, tp, latent) * row.kept(tokens) + state_bytes(row, model, Ask(), tp))
+        for row in layout.rows
+    )
 
 
 def stored(model: Model, layout: Layout, dtype: str) -> str:

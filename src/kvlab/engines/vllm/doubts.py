@@ -7,7 +7,7 @@ from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt
 from kvlab.engines.vllm.carving import Carving, hybrid_off, not_paged
 from kvlab.engines.vllm.dtypes import is_sparse
-from kvlab.engines.vllm.platform import capability, on_cpu
+from kvlab.engines.vllm.platform import capability, on_cpu, sequences
 
 
 def doubts(deployment: Deployment, plan: Carving) -> tuple[Doubt, ...]:
@@ -32,7 +32,7 @@ def doubts(deployment: Deployment, plan: Carving) -> tuple[Doubt, ...]:
                 " give --gpu or --block-size",
             )
         )
-    found += _dtype_doubts(deployment, plan)
+    found += [*_dtype_doubts(deployment, plan), *_state_doubts(deployment, plan)]
     if ask.arg("speculative-config") is not None:
         found.append(
             Doubt("speculative-config", "layers of a draft model keep a cache of their own, which is not in this plan")
@@ -65,4 +65,24 @@ def _dtype_doubts(deployment: Deployment, plan: Carving) -> list[Doubt]:
         )
     if dtype.startswith("nvfp4") and cc is not None and cc < (9, 0):
         found.append(Doubt("kv-cache-dtype", f"{dtype} was seen to be accepted from compute capability 9.0 on"))
+    return found
+
+
+def _state_doubts(deployment: Deployment, plan: Carving) -> list[Doubt]:
+    if not any(deployment.layout.only("state")):
+        return []
+    found = []
+    if on_cpu(deployment.gpu):
+        text = "on CPUs with AVX-512 vLLM may keep the recurrent state in float32, which is larger"
+        found.append(Doubt("mamba-ssm-cache-dtype", text))
+    pool, wanted = deployment.pool_bytes, sequences(deployment.ask, deployment.gpu)
+    blocks = plan.num_blocks(pool) if pool is not None and plan.groups else wanted
+    if blocks < wanted:
+        said = deployment.ask.max_num_seqs is not None
+        advice = "lower it" if said else f"the launch command asks for {blocks:,}"
+        text = (
+            f"vLLM does not start with --max-num-seqs {wanted:,}{'' if said else ', its default,'} and"
+            f" {blocks:,} blocks for recurrent state; {advice}"
+        )
+        found.append(Doubt("max-num-seqs", text))
     return found

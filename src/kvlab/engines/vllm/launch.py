@@ -10,7 +10,7 @@ from kvlab.core.engine import Carved, Deployment, Launcher
 from kvlab.core.plan import Ask, Flag, Launch
 from kvlab.core.units import GIB
 from kvlab.engines.vllm.capacity import PLANNER as _PLANNER
-from kvlab.engines.vllm.platform import batched_tokens, on_cpu
+from kvlab.engines.vllm.platform import batched_tokens, on_cpu, sequences
 
 CONFIG_FILE = "vllm_config.yaml"
 _PORT = 8000
@@ -102,6 +102,10 @@ def _scheduler(deployment: Deployment, carved: Carved) -> list[Flag]:
             else "tokens per step: larger is faster prefill, and takes memory from the cache"
         )
         flags.append(Flag("--max-num-batched-tokens", str(batched), because))
+    blocks = carved.capacity.num_blocks if carved.capacity and any(deployment.layout.only("state")) else None
+    if ask.max_num_seqs is None and blocks is not None and 0 < blocks < sequences(ask, deployment.gpu):
+        because = "every running request needs a block for its recurrent state; vLLM's default is refused here"
+        flags.append(Flag("--max-num-seqs", str(blocks), because))
     if ask.max_num_seqs is not None:
         because = "requests decoded together: more throughput until the cache is full, then preemptions"
         flags.append(Flag("--max-num-seqs", str(ask.max_num_seqs), because))

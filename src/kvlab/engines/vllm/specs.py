@@ -21,16 +21,20 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """Layers that keep the same thing for equally long. A page is one block of one layer, in bytes."""
 
-    keeps: Literal["all", "window", "chunk"]
-    stored: Literal["heads", "latent", "indexer"]
+    keeps: Literal["all", "window", "chunk", "state"]
+    stored: Literal["heads", "latent", "indexer", "state"]
     layers: tuple[int, ...]
     token_bytes: int
     block_size: int
     page: int
     window: int | None = None
+    fixed: int | None = None
+    """Blocks of one request whatever its length (recurrent state)."""
 
     def blocks(self, room: Room) -> int:
         """Blocks that one request takes at most (admission), as max_memory_usage_bytes / page of vLLM's spec."""
+        if self.fixed is not None:
+            return self.fixed
         if self.window is None or self.keeps == "all":
             return ceil_div(ceil_div(room.context, room.dcp), self.block_size)
         if self.keeps == "chunk":
@@ -60,6 +64,13 @@ def attention_spec(row: Row, layers: tuple[int, ...], token_bytes: int, block_si
     )
 
 
+def state_spec(row: Row, page: int, block_size: int, blocks: int | None) -> Spec:
+    """The spec of recurrent layers: a page holds one state, and is padded to `page`, the attention page."""
+    return Spec(
+        keeps="state", stored="state", layers=row.layers, token_bytes=0, block_size=block_size, page=page, fixed=blocks
+    )
+
+
 def without_windows(specs: list[Spec]) -> list[Spec]:
     """Sliding and chunked layers as full attention: what vLLM does when the hybrid cache manager is off.
 
@@ -67,7 +78,9 @@ def without_windows(specs: list[Spec]) -> list[Spec]:
     """
     if all(spec.keeps != "all" for spec in specs):
         return specs
-    return [msgspec.structs.replace(spec, keeps="all", window=None) for spec in specs]
+    return [
+        spec if spec.keeps == "state" else msgspec.structs.replace(spec, keeps="all", window=None) for spec in specs
+    ]
 
 
 def chunked(layout: Layout) -> bool:

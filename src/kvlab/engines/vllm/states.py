@@ -1,0 +1,89 @@
+"""Recurrent state in vLLM: its bytes, its blocks per request, and the block size that attention takes from it."""
+
+from __future__ import annotations
+
+from kvlab.core.engine import Gpu
+from kvlab.core.layout import Layout, Row
+from kvlab.core.model import Model
+from kvlab.core.plan import Ask
+from kvlab.core.units import ceil_div
+from kvlab.engines.vllm.platform import capability, on_cpu, switched_off, switched_on
+from kvlab.engines.vllm.versions import Release, release
+
+_WIDTH = {"float32": 4, "float": 4, "float16": 2, "half": 2, "bfloat16": 2}
+_LATENT_BLOCK = 128  # MLA kernels beside recurrent layers
+# Model types whose state vLLM keeps in float32 when neither the config nor a flag says otherwise.
+_FLOAT32_STATE = ("nemotron_h", "kimi_linear")
+# Recurrent layers that keep one more state per request as a prefill checkpoint, and the release that began it.
+_MAMBA2 = ("nemotron_h", "mamba2", "bamba", "granitemoehybrid", "falcon_h1", "zamba2")
+_MAMBA2_SINCE = (0, 32, 0)
+_FLASH_KDA = ("KimiK3ForConditionalGeneration", "KimiK3ForCausalLM")  # its kernels need compute capability 9.0
+_FLASH_KDA_SINCE = (0, 29, 0)
+
+
+def state_bytes(row: Row, model: Model, ask: Ask, tp: int) -> int:
+    """Bytes of one sequence's state in one layer on one rank."""
+    plain = "float16" if model.dtype == "float16" else "bfloat16"
+    general = _asked(ask, "mamba-cache-dtype") or plain
+    recurrent = _asked(ask, "mamba-ssm-cache-dtype")
+    total = 0
+    for state in row.state:
+        if state.name == "conv":
+            dtype = general
+        else:
+            kept = "float32" if model.model_type in _FLOAT32_STATE else None
+            dtype = recurrent or state.dtype or kept or general
+        total += state.values // tp * _WIDTH.get(dtype, 2)
+    return total
+
+
+def _asked(ask: Ask, flag: str) -> str | None:
+    value = ask.arg(flag)
+    return None if value in (None, "auto") else value
+
+
+def cache_mode(ask: Ask) -> str:
+    """How states are kept: the running one ("none"), also those at block ends ("align"), or every block's ("all").
+
+    Prefix caching of hybrids is the default since 0.28 and decides between align and none from 0.32 on.
+    """
+    version = release(ask)
+    cached = ask.prefix_caching
+    if cached is None:
+        if switched_on(ask.arg("enable-prefix-caching")):
+            cached = True
+        elif switched_on(ask.arg("no-enable-prefix-caching")) or switched_off(ask.arg("enable-prefix-caching")):
+            cached = False
+    if cached is None:
+        cached = version >= (0, 28, 0)
+    if not cached or version < (0, 15, 0):
+        return "none"
+    if ask.mamba_cache_mode == "all" and version < (0, 32, 0):
+        return "all"
+    return "align"
+
+
+def request_blocks(model: Model, ask: Ask, gpu: Gpu | None) -> int | None:
+    """State blocks of one request in each group; None when every block of tokens keeps a state (mode "all")."""
+    mode = cache_mode(ask)
+    if mode == "all":
+        return None
+    if mode == "none":
+        return 1
+    return 3 if _checkpoints(model, release(ask), gpu) else 2
+
+
+def _checkpoints(model: Model, version: Release, gpu: Gpu | None) -> bool:
+    if model.model_type in _MAMBA2:
+        return version >= _MAMBA2_SINCE
+    fast = not on_cpu(gpu) and (capability(gpu) or (9, 0)) >= (9, 0)
+    return fast and version >= _FLASH_KDA_SINCE and any(name in _FLASH_KDA for name in model.architectures)
+
+
+def aligned_block(layout: Layout, block: int, token_bytes: int, state: int) -> int:
+    """Tokens of an attention block that is at least as large as one layer's state.
+
+    `token_bytes` is one attention layer's; blocks grow in steps of the kernel's block size.
+    """
+    step = max(block, _LATENT_BLOCK) if any(layout.only("latent")) else block
+    return max(block, step * ceil_div(state, step * token_bytes))
