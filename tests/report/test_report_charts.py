@@ -10,6 +10,7 @@ from hostile import hostile
 from msgspec.structs import replace
 from sample import record
 
+from kvlab.core.plan import LedgerLine
 from kvlab.report import charts, html
 from kvlab.report.charts.drawing import thin
 
@@ -70,6 +71,36 @@ def test_png_has_its_size(tmp_path: Path) -> None:
         width, height = struct.unpack(">II", head[16:])
         assert 1000 <= width <= 1800
         assert 200 <= height <= 1000
+
+
+def _line(name: str, amount: int) -> LedgerLine:
+    return LedgerLine(name=name, bytes=amount, kind="computed", low=amount, high=amount, because="")
+
+
+@pytest.mark.parametrize(
+    ("ledger", "bars"),
+    [
+        (
+            [("memory", 24), ("left_free", -2), ("weights", -15), ("pool", 7)],
+            [("1", 0, 2), ("2", 2, 17), ("3", 17, 24)],
+        ),
+        ([("pool", 10), ("kv_full", 4), ("kv_window", 5)], [("1", 0, 4), ("2", 4, 9), ("3", 9, 10)]),
+        ([("kv_full", 4), ("compute", 2)], [("1", 0, 4), ("2", 4, 6)]),
+        ([("pool", 3), ("kv_full", 4)], [("1", 0, 4)]),
+        ([("memory", 24), ("weights", -15)], []),
+    ],
+)
+def test_the_ledger_bar_holds_what_takes_memory(
+    ledger: list[tuple[str, int]], bars: list[tuple[str, int, int]]
+) -> None:
+    whole = record()
+    assert whole.ab
+    arm = whole.ab.arms["a"]
+    plan = replace(arm.plan, ledger=tuple(_line(name, amount << 30) for name, amount in ledger))
+    one = replace(whole, ab=replace(whole.ab, arms={"a": replace(arm, plan=plan)}))
+    charted = [drawing.chart.to_dict() for drawing in charts.drawings(one) if drawing.name == "ledger"]
+    rows = [row for drawn in charted for row in drawn["data"]["values"]]
+    assert [(row["digit"], row["start"], row["end"]) for row in rows] == bars
 
 
 def test_failed_requests_keep_the_curve_below_all() -> None:

@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from kvlab.core.check import Check, CheckRow
 from kvlab.core.comparison import Compare, ComparedFile, LeftOut
 from kvlab.core.measure import PoolUse
-from kvlab.core.plan import Launch
+from kvlab.core.plan import ContextLine, Launch
 from kvlab.report import terminal
 
 
@@ -87,6 +87,17 @@ def test_the_launch_command_is_whole_on_a_narrow_screen() -> None:
 def test_a_plan_without_a_pool_says_what_is_missing() -> None:
     plan = replace(sample.plan(), capacity=None, ledger=(), alternatives=(), contexts=())
     assert "name a GPU or give the pool" in " ".join(shown(terminal.plan(plan)).split())
+
+
+def test_the_context_table_begins_with_the_dtype_in_use_and_shows_no_column_twice() -> None:
+    lines = tuple(
+        ContextLine(context, dtype, context * width, None)
+        for context in (1024, 2048)
+        for dtype, width in (("f32", 4), ("bf16", 2), ("f16", 2), ("q8_0", 1), ("q4_0", 1))
+    )
+    text = shown(terminal.plan(replace(sample.plan("f16"), contexts=lines)))
+    header = next(line for line in text.splitlines() if line.strip().startswith("context"))
+    assert header.split() == ["context", "f16", "q8_0", "f32"]
 
 
 def test_a_check_quotes_the_line_of_the_log() -> None:

@@ -29,7 +29,10 @@ def plan(value: Plan) -> RenderableType:
     if value.alternatives:
         parts += [heading("The same pool with another cache dtype (computed)"), _alternatives(value.alternatives)]
     if value.contexts:
-        parts += [heading("Cache of one request, and requests at once (computed)"), _contexts(value.contexts)]
+        parts += [
+            heading("Cache of one request, and requests at once (computed)"),
+            _contexts(value.contexts, value.kv.dtype),
+        ]
     if verdict.moves:
         parts += [heading("What would make more room"), bullets(map(_move, verdict.moves))]
     if value.doubts:
@@ -100,14 +103,22 @@ def _alternatives(lines: tuple[Alternative, ...]) -> Table:
     return body
 
 
-def _contexts(lines: tuple[ContextLine, ...]) -> RenderableType:
-    dtypes = list(dict.fromkeys(line.kv_dtype for line in lines))
-    shown, hidden = dtypes[:_CONTEXT_DTYPES], dtypes[_CONTEXT_DTYPES:]
-    body = table(right("context"), *(right(words.plain(dtype)) for dtype in shown))
-    cells = {(line.context, line.kv_dtype): line for line in lines}
-    for context in dict.fromkeys(line.context for line in lines):
-        body.add_row(Text(f"{context:,}"), *(Text(_cell(cells.get((context, dtype)))) for dtype in shown))
-    more = f"also in --json: {', '.join(map(words.plain, hidden))}"
+def _contexts(lines: tuple[ContextLine, ...], used: str) -> RenderableType:
+    contexts = list(dict.fromkeys(line.context for line in lines))
+    cells = {(line.kv_dtype, line.context): line for line in lines}
+    columns: dict[tuple[str, ...], str] = {}
+    for dtype in sorted(dict.fromkeys(line.kv_dtype for line in lines), key=lambda dtype: dtype != used):
+        columns.setdefault(tuple(_cell(cells.get((dtype, context))) for context in contexts), dtype)
+    # Beside the dtype in use, those that store less: a larger one answers no question of capacity.
+    size_of = {
+        dtype: sum(line.bytes_per_sequence for line in lines if line.kv_dtype == dtype) for dtype in columns.values()
+    }
+    order = sorted(columns.items(), key=lambda item: size_of[item[1]] > size_of.get(used, 0))
+    shown, hidden = order[:_CONTEXT_DTYPES], order[_CONTEXT_DTYPES:]
+    body = table(right("context"), *(right(words.plain(dtype)) for _, dtype in shown))
+    for index, context in enumerate(contexts):
+        body.add_row(Text(f"{context:,}"), *(Text(column[index]) for column, _ in shown))
+    more = f"also in --json: {', '.join(words.plain(dtype) for _, dtype in hidden)}"
     return Group(body, note(more)) if hidden else body
 
 

@@ -14,57 +14,63 @@ from kvlab.report.charts.drawing import ARM_A, ARM_B, BAND, PAGE, SERIES, WIDTH,
 
 
 def ledger(record: Record) -> Drawing | None:
-    """The ledger of each arm as one bar: what is taken from the memory, and the pool that remains."""
+    """The ledger of each arm as one bar, numbered as in the legend."""
     arms = record.ab.arms if record.ab else {}
-    rows: list[dict[str, Any]] = []
-    for arm in sorted(arms):
-        rows += _parts(arm_name(record, arm), arms[arm].plan.ledger)
-    if not rows:
+    parts = {arm_name(record, arm): _parts(arms[arm].plan.ledger) for arm in sorted(arms)}
+    names = list(dict.fromkeys(name for lines in parts.values() for name, _ in lines))
+    whole = max((sum(amount for _, amount in lines) for lines in parts.values()), default=0)
+    if not whole:
         return None
-    names = list(dict.fromkeys(row["part"] for row in rows))
-    colours = [
-        ARM_A if name.endswith(" pool") else SERIES[1 + index % (len(SERIES) - 1)] for index, name in enumerate(names)
-    ]
-    whole = max(row["end"] for row in rows)
     unit, unit_name = (GIB, "GiB") if whole >= 4 * GIB else (MIB, "MiB")
-    for row in rows:
-        row.update(start=row["start"] / unit, end=row["end"] / unit, middle=(row["start"] + row["end"]) / 2 / unit)
+    legend = {name: f"{index} {name}" for index, name in enumerate(names, 1)}
+    rows: list[dict[str, Any]] = []
+    for arm, lines in parts.items():
+        start = 0.0
+        for name, amount in lines:
+            end = start + amount / unit
+            digit = str(names.index(name) + 1)
+            rows.append(
+                {
+                    "arm": arm,
+                    "part": legend[name],
+                    "digit": digit,
+                    "start": start,
+                    "end": end,
+                    "middle": (start + end) / 2,
+                }
+            )
+            start = end
+    colours = alt.Scale(
+        domain=list(legend.values()), range=[SERIES[index % len(SERIES)] for index in range(len(names))]
+    )
     base = alt.Chart(data(rows)).encode(y=alt.Y("arm:N", title=None, axis=alt.Axis(ticks=False, domain=False)))
     bars = base.mark_bar(size=34, stroke=PAGE, strokeWidth=1.5).encode(
         x=alt.X("start:Q", title=unit_name, scale=alt.Scale(domain=[0, whole / unit], nice=False)),
         x2="end:Q",
-        color=alt.Color(
-            "part:N",
-            sort=names,
-            scale=alt.Scale(domain=names, range=colours),
-            legend=alt.Legend(columns=3, symbolType="square"),
-        ),
+        color=alt.Color("part:N", scale=colours, legend=alt.Legend(columns=3, symbolType="square")),
     )
     wide = base.transform_filter(f"datum.end - datum.start > {whole / unit / 30}")
     digits = wide.mark_text(color=PAGE, fontWeight="bold").encode(x="middle:Q", text="digit:N")
     return Drawing(
         name="ledger",
         title="Where the memory goes",
-        text="One bar per arm: what is taken from the memory of one GPU rank, and the pool that remains.",
-        chart=alt.layer(bars, digits).properties(width=WIDTH - 90, height=48 * len({row["arm"] for row in rows})),
+        text="One bar per arm: what takes memory on one GPU rank, line by line of the ledger.",
+        chart=alt.layer(bars, digits).properties(width=WIDTH - 90, height=48 * len(parts)),
     )
 
 
-def _parts(arm: str, lines: tuple[LedgerLine, ...]) -> list[dict[str, Any]]:
-    """Negative lines in order, then the pool; a ledger without a pool has no bar."""
-    pool = next((line for line in lines if line.name == "pool"), None)
-    if pool is None or pool.bytes <= 0:
-        return []
-    taken = [line for line in lines[: lines.index(pool)] if line.bytes < 0]
-    rows: list[dict[str, Any]] = []
-    start = 0
-    for index, line in enumerate([*taken, pool], 1):
-        end = start + abs(line.bytes)
-        rows.append(
-            {"arm": arm, "part": f"{index} {words.label(line.name)}", "digit": str(index), "start": start, "end": end}
-        )
-        start = end
-    return rows
+def _parts(lines: tuple[LedgerLine, ...]) -> list[tuple[str, int]]:
+    """What takes memory: lines taken away before the pool, lines that fill it, and what is left of it."""
+    pool = next((index for index, line in enumerate(lines) if line.name == "pool"), None)
+    if pool is None and any(line.bytes < 0 for line in lines):
+        return []  # an unfinished ledger: what remains is not known
+    before = [line for line in lines[:pool] if line.bytes < 0] if pool is not None else []
+    filling = [line for line in lines[0 if pool is None else pool + 1 :] if line.bytes > 0]
+    parts = [(words.label(line.name), abs(line.bytes)) for line in [*before, *filling]]
+    if pool is not None:
+        left = lines[pool].bytes - sum(line.bytes for line in filling)
+        parts += [("left of the pool" if filling else "pool", left)] if left > 0 else []
+    return parts
 
 
 def dtypes(record: Record) -> Drawing | None:
