@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
+from kvlab.core.errors import BadInput
 from kvlab.core.plan import Ask, Plan
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kvlab.core.check import Check
+    from kvlab.core.comparison import Compare
+    from kvlab.core.quality import Prefix, Quality
+    from kvlab.core.record import Record
+    from kvlab.load.bench import BenchResult, BenchSpec
+    from kvlab.load.spec import OnProgress
+    from kvlab.settings import ArmName, OnStep, Settings
+
+    OnCount = Callable[[int, int], None]
 
 
 class PlanOptions(TypedDict, total=False):
@@ -76,3 +88,107 @@ def check(
     if planned is None:
         return listing(read_log(fspath(log), engine))
     return compare(planned, read_log(fspath(log), engine or planned.engine.name))
+
+
+def bench(
+    url: str, spec: BenchSpec, *, output: str | PathLike[str] | None = None, progress: OnProgress | None = None
+) -> BenchResult:
+    """Sends a load to a server and sums it up; `output` also gets vLLM's result keys, and a row per request beside it.
+
+    Raises ServerRefused when the server cannot be reached or answers no request.
+    """
+    from kvlab.load.bench import bench as run
+    from kvlab.load.bench import write_result
+
+    result = run(url, spec, progress)
+    if output is not None:
+        write_result(result, Path(output))
+    return result
+
+
+def compare(a: str | PathLike[str], b: str | PathLike[str]) -> Compare:
+    """Two result files, metric by metric, with an interval where the files hold the requests."""
+    from kvlab.compare import compare_files
+
+    return compare_files(Path(a), Path(b))
+
+
+def prefix(
+    url: str,
+    *,
+    engine: str | None = None,
+    rounds: int = 4,
+    warm: int = 3,
+    prefix_tokens: int | None = None,
+    progress: OnCount | None = None,
+) -> Prefix:
+    """Time to first token with a cold and a warm prefix, and the engine's own cached-token counts."""
+    from kvlab import prefix as experiment
+
+    tokens = {} if prefix_tokens is None else {"prefix_tokens": prefix_tokens}
+    return experiment.run_prefix(url, engine, rounds=rounds, warm=warm, progress=progress, **tokens)
+
+
+def ab(
+    settings: Settings, lab: str | PathLike[str], *, command: tuple[str, ...] = (), on_step: OnStep | None = None
+) -> Record:
+    """A against B of one engine in a lab folder, with its report and charts; an unfinished lab is taken up.
+
+    Raises KvlabError when the settings cannot be planned, an engine does not start, or the lab is taken.
+    """
+    from kvlab.experiment import run_experiment
+    from kvlab.report.html import write_charts, write_report
+
+    folder = Path(lab)
+    plans: dict[ArmName, Plan] = {
+        "a": plan_ask(settings.source, settings.a),
+        "b": plan_ask(settings.source, settings.b),
+    }
+    record = run_experiment(settings, plans, folder, command=command, on_step=on_step or (lambda step: None))
+    write_charts(record, folder / "charts")
+    write_report(record, folder)
+    return record
+
+
+def quality(
+    a: str | Plan,
+    b: str | Plan,
+    *,
+    prompts: str | PathLike[str] | None = None,
+    max_tokens: int = 64,
+    concurrency: int = 4,
+    on_step: OnStep | None = None,
+) -> Quality:
+    """Answers at temperature 0 of A, B and A again: two plans to launch, or the addresses of two running servers."""
+    from tempfile import TemporaryDirectory
+
+    from kvlab import gate
+    from kvlab.prompts import load
+
+    asked = load(None if prompts is None else Path(prompts))
+    tell = on_step or (lambda step: None)
+    if isinstance(a, Plan) and isinstance(b, Plan):
+        with TemporaryDirectory(prefix="kvlab-") as folder:
+            return gate.gate_plans(
+                {"a": a, "b": b},
+                asked,
+                how=gate.How(max_tokens=max_tokens, concurrency=concurrency, logs=Path(folder), on_step=tell),
+            )
+    if isinstance(a, str) and isinstance(b, str):
+        how = gate.How(max_tokens=max_tokens, concurrency=concurrency, logs=Path(), on_step=tell)
+        return gate.gate_servers(a, b, asked, how=how)
+    raise BadInput("quality compares two plans or two addresses, not one of each")
+
+
+def report(record: str | PathLike[str], folder: str | PathLike[str] | None = None) -> Path:
+    """Renders a lab, or its record.json, again as report.html and charts; `folder` is where, the lab if left out."""
+    from kvlab.core.record import Record
+    from kvlab.report.html import write_charts, write_report
+    from kvlab.store import read
+
+    path = Path(record)
+    source = path / "record.json" if path.is_dir() else path
+    target = Path(folder) if folder is not None else source.parent
+    loaded = read(source, Record, "record of a lab")
+    write_charts(loaded, target / "charts")
+    return write_report(loaded, target)

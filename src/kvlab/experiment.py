@@ -22,8 +22,9 @@ from kvlab.core.quality import Prefix, Quality
 from kvlab.core.record import Ab, Arm, Record, Run, RunRow
 from kvlab.lab import Lab
 from kvlab.launch import Server, start
+from kvlab.load.bench import BenchSpec, Prepared, prepare, result_file
 from kvlab.load.runner import run_load
-from kvlab.load.spec import LoadSpec, Progress, Prompt
+from kvlab.load.spec import LoadSpec, Progress
 from kvlab.observe import read_log
 from kvlab.settings import ORDER, ArmName, OnStep, Settings, Step
 
@@ -81,53 +82,43 @@ class Experiment:
                     raise server.died() or error from None
 
     def _measure(self, block: int, server: Server) -> None:
-        settings, arm = self.settings, ORDER[block]
-        prompts = self.lab.once("prompts.json", list[Prompt], lambda: self._make_prompts(server))
-        warm, measured = prompts[: settings.warm_up], prompts[settings.warm_up :]
-        spec = LoadSpec(concurrency=settings.load.concurrency, rate=settings.load.rate, seed=settings.load.seed)
+        arm, spec = ORDER[block], self._bench_spec()
+        ready = self.lab.once("prompts.json", Prepared, lambda: prepare(server.url, spec, self._load_progress))
         result = run_load(
             server.url,
-            measured,
-            spec,
-            warm_up=warm,
+            ready.prompts,
+            spec.load,
+            warm_up=ready.warm_up,
             metrics=engines.metric_map(server.command.engine),
             progress=self._load_progress,
         )
-        from kvlab.load.result import bench_metrics, write_rows
-
-        folder = self._folder(block)
-        samples = tuple(_with_ratio(sample, self.plans[arm]) for sample in result.samples)
-        metrics = bench_metrics(result, spec)
-        write_rows(self.lab.path(f"{folder}/requests.jsonl"), result.rows)
+        folder, plan = self._folder(block), self.plans[arm]
+        samples = tuple(_with_ratio(sample, plan) for sample in result.samples)
+        result = msgspec.structs.replace(result, samples=samples, pool=_with_peak(result.pool, samples))
+        document = result_file(spec, ready, result)
+        self.lab.save(f"{folder}/result.json", document)
+        self.lab.save_lines(f"{folder}/result.requests.jsonl", result.rows)
         run = Run(
             block=block,
             arm=arm,
             folder=folder,
-            metrics=metrics,
+            metrics={name: float(value) for name, value in document.items() if isinstance(value, int | float)},
             completed=len(result.rows) - result.failed,
             failed=result.failed,
             rows=tuple(_run_row(row) for row in result.rows),
-            samples=samples,
-            pool=_with_peak(result.pool, samples),
+            samples=result.samples,
+            pool=result.pool,
         )
         self.lab.save(f"{folder}/run.json", run)
 
-    def _make_prompts(self, server: Server) -> list[Prompt]:
-        from kvlab.load.datasets import from_file, random_prompts
-
+    def _bench_spec(self) -> BenchSpec:
         settings, load = self.settings, self.settings.load
-        count = load.prompts + settings.warm_up
-        if settings.prompts_file is not None:
-            return list(from_file(settings.prompts_file, load.output_tokens))[:count]
-        return list(
-            random_prompts(
-                server.url,
-                engines.token_api(server.command.engine),
-                count=count,
-                input_tokens=load.input_tokens or 0,
-                output_tokens=load.output_tokens,
-                seed=load.seed,
-            )
+        return BenchSpec(
+            dataset=settings.dataset,
+            load=LoadSpec(concurrency=load.concurrency, rate=load.rate, seed=load.seed),
+            num_prompts=load.prompts,
+            engine=settings.a.engine,
+            warm_up=settings.warm_up,
         )
 
     def _answer(self, name: str, server: Server) -> None:
@@ -136,7 +127,7 @@ class Experiment:
         settings = self.settings
         answers = quality.collect_answers(
             server.url,
-            prompts.load(settings.quality_prompts),
+            prompts.load(None if settings.quality_prompts is None else Path(settings.quality_prompts)),
             max_tokens=settings.quality_tokens or 0,
             concurrency=settings.quality_concurrency,
             progress=self._count_progress,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +18,9 @@ T = TypeVar("T")
 
 SPEC = "lab.json"
 REPORT = "report.html"
+MODELS = "model"
+"""Where a lab keeps a model file of its own."""
+_LOCK = ".lock"
 
 
 class Lab:
@@ -40,6 +43,10 @@ class Lab:
         """Writes a step's result, whole or not at all."""
         store.write_atomic(self.path(name), store.encode(document))
 
+    def save_lines(self, name: str, rows: Iterable[msgspec.Struct]) -> None:
+        """Writes one JSON object a line, whole or not at all."""
+        store.write_atomic(self.path(name), b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+
     def load(self, name: str, kind: type[T]) -> T:
         """Reads a step's result. Raises BadInput when the file is damaged."""
         return store.read(self.folder / name, kind, "lab file")
@@ -59,7 +66,7 @@ class Lab:
         Raises BadInput when another kvlab works in it, or when it holds an experiment with other settings.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / ".lock").open("w") as lock:
+        with (self.folder / _LOCK).open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -70,7 +77,7 @@ class Lab:
                         f"{self.folder} holds an experiment with other settings; choose another --lab or delete it"
                     )
             else:
-                others = [name for name in os.listdir(self.folder) if name != ".lock"]
+                others = [name for name in os.listdir(self.folder) if name not in (_LOCK, MODELS)]
                 if others:
                     raise BadInput(
                         f"{self.folder} is not empty and no lab ({others[0]} is in it); choose another --lab"

@@ -9,6 +9,7 @@ import msgspec
 
 from kvlab.core.plan import Ask
 from kvlab.core.record import Load
+from kvlab.load.datasets import Dataset
 
 ArmName = Literal["a", "b"]
 ORDER: tuple[ArmName, ...] = ("a", "b", "b", "a")
@@ -24,8 +25,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     a: Ask
     b: Ask
     load: Load
+    dataset: Dataset
     warm_up: int
-    prompts_file: str | None = None
     quality_prompts: str | None = None
     """A file of prompts; None: the ones that kvlab ships."""
     quality_tokens: int | None = 64

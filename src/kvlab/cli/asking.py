@@ -80,3 +80,28 @@ def engine_arg(text: str) -> tuple[str, str]:
     if not name or any(letter.isspace() for letter in name):
         raise BadInput(f"--engine-arg {text!r} has no flag name; write FLAG=VALUE")
     return name.replace("_", "-"), value if equals else "true"
+
+
+def arms(options: argparse.Namespace) -> tuple[Ask, Ask]:
+    """The requests of both arms: the shared arguments, and on top what --a and --b set.
+
+    A name that is an argument of `kvlab plan` is taken as that (kv-dtype=q8_0); any other is a flag of the engine.
+    """
+    return _arm(options, options.a), _arm(options, options.b)
+
+
+def _arm(options: argparse.Namespace, settings: list[str]) -> Ask:
+    from kvlab.cli.command import Parser
+
+    parser = Parser(prog="kvlab ab", add_help=False, allow_abbrev=False)
+    add_arguments(parser)
+    known = {name for action in parser._actions for name in action.option_strings}
+    own = argparse.Namespace(**{**vars(options), "engine_arg": list(options.engine_arg)})
+    words: list[str] = []
+    for text in settings:
+        name, equals, value = text.lstrip("-").partition("=")
+        if f"--{name}" in known:
+            words += [f"--{name}={value}" if equals else f"--{name}"]
+        else:
+            words += [f"--engine-arg={text.lstrip('-')}"]
+    return ask(parser.parse_args(words, namespace=own))

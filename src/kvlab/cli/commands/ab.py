@@ -1,0 +1,82 @@
+"""`kvlab ab SOURCE`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvlab.cli.asking import add_arguments, arms
+from kvlab.cli.command import Answer, Command, count, positive, tokens
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", help="a Hub id, a folder, a config.json or a .gguf file")
+    parser.add_argument("--a", action="append", default=[], metavar="NAME=VALUE", help="what arm A sets (repeatable)")
+    parser.add_argument("--b", action="append", default=[], metavar="NAME=VALUE", help="what arm B sets: kv-dtype=q8_0")
+    parser.add_argument("--lab", default="kvlab-lab", help="folder of the experiment (default: kvlab-lab)")
+    parser.add_argument("--gate", action="store_true", help="exit 1 when B is worse")
+    load = parser.add_argument_group("load")
+    load.add_argument("--prompts", metavar="FILE", help="prompts to send instead of random tokens")
+    load.add_argument("--num-prompts", type=count, default=32, help="requests in every run (default: 32)")
+    load.add_argument("--input-tokens", type=tokens("--input-tokens"), default=512, help="(default: 512)")
+    load.add_argument("--output-tokens", type=tokens("--output-tokens"), default=64, help="(default: 64)")
+    load.add_argument("--concurrency", type=count, help="closed loop: requests in flight (default: 8)")
+    load.add_argument("--rate", type=positive, help="open loop: requests a second")
+    load.add_argument("--seed", type=int, default=0)
+    gates = parser.add_argument_group("quality and prefix")
+    gates.add_argument("--no-quality", action="store_true", help="leave the quality gate out")
+    gates.add_argument("--quality-prompts", metavar="FILE", help="prompts of the gate (default: the 48 shipped)")
+    gates.add_argument("--quality-tokens", type=count, default=64, help="longest answer (default: 64)")
+    gates.add_argument("--no-prefix", action="store_true", help="leave the prefix experiment out")
+    add_arguments(parser)
+
+
+def _run(options: argparse.Namespace) -> Answer:
+    from kvlab import api
+    from kvlab.cli import progress
+    from kvlab.core.record import Load
+    from kvlab.load.datasets import Dataset, PromptsFile, RandomTokens
+    from kvlab.settings import Settings
+
+    a, b = arms(options)
+    dataset: Dataset = RandomTokens(input_tokens=options.input_tokens, output_tokens=options.output_tokens)
+    if options.prompts is not None:
+        dataset = PromptsFile(path=options.prompts, output_tokens=options.output_tokens)
+    settings = Settings(
+        title=f"{options.source}: A against B on {a.engine}",
+        source=options.source,
+        a=a,
+        b=b,
+        load=Load(
+            dataset="random" if options.prompts is None else Path(options.prompts).name,
+            prompts=options.num_prompts,
+            input_tokens=options.input_tokens if options.prompts is None else None,
+            output_tokens=options.output_tokens,
+            concurrency=options.concurrency if options.rate or options.concurrency else 8,
+            rate=options.rate,
+            seed=options.seed,
+        ),
+        dataset=dataset,
+        warm_up=min(4, options.num_prompts),
+        quality_prompts=options.quality_prompts,
+        quality_tokens=None if options.no_quality else options.quality_tokens,
+        prefix_rounds=None if options.no_prefix else 4,
+    )
+    with progress.steps() as on_step:
+        record = api.ab(settings, options.lab, command=("kvlab", "ab", options.source), on_step=on_step)
+    found = record.ab
+
+    def show() -> RenderableType:
+        from kvlab.cli.endings import finished
+
+        return finished(record, Path(options.lab))
+
+    worse = options.gate and found is not None and found.verdict.code == "worse"
+    return Answer(found, show, exit_code=1 if worse else 0)
+
+
+COMMAND = Command("two configurations of one engine: A B B A, paired prompts, intervals, a verdict", _arguments, _run)
