@@ -99,14 +99,13 @@ def test_the_ledger_bar_holds_what_takes_memory(
     plan = replace(arm.plan, ledger=tuple(_line(name, amount << 30) for name, amount in ledger))
     one = replace(whole, ab=replace(whole.ab, arms={"a": replace(arm, plan=plan)}))
     charted = [drawing.chart.to_dict() for drawing in charts.drawings(one) if drawing.name == "ledger"]
-    rows = [row for drawn in charted for row in drawn["data"]["values"]]
+    rows = [row for drawn in charted for rows in drawn["datasets"].values() for row in rows]
     assert [(row["digit"], row["start"], row["end"]) for row in rows] == bars
 
 
 def test_failed_requests_keep_the_curve_below_all() -> None:
     curve = _DRAWINGS["ttft-ecdf"].chart.to_dict()
-    points = [point for rows in curve["datasets"].values() for point in rows] if "datasets" in curve else []
-    points = points or [point for layer in curve["layer"] for point in layer["data"]["values"]]
+    points = [point for rows in curve["datasets"].values() for point in rows]
     last = {arm: max(point["y"] for point in points if point["arm"][0] == arm and "block" not in point) for arm in "AB"}
     assert last == {"A": 1.0, "B": pytest.approx(47 / 48)}
 
