@@ -169,6 +169,8 @@ def test_a_cpu_has_blocks_of_128_and_schedules_in_step() -> None:
         (QWEN, {"tp": 8, "dcp": 2}, ["--dcp 2", "8 KV heads", "--tp 16"]),
         (QWEN, {"kv_dtype_k": "fp8"}, ["--kv-dtype"]),
         (QWEN, {"engine_version": "latest"}, ["'latest'", "0.32.0"]),
+        (QWEN, {"engine_args": (("max-model-len", "4096"),)}, ["max-model-len=4096", "use --context"]),
+        (QWEN, {"engine_args": (("--seed", "1"),)}, ["without dashes", "seed=1"]),
         (QWEN, {"engine_args": (("num-gpu-blocks-override", "many"),)}, ["num-gpu-blocks-override=many"]),
     ],
 )

@@ -160,12 +160,13 @@ def _refusal(plan: Carving, capacity: Capacity) -> tuple[Expected, ...]:
 
 
 PLANNER = Planner(
-    dtypes=("bfloat16", "fp8", "int8_per_token_head", "int4_per_token_head", "nvfp4"),
+    dtypes=("bfloat16", "fp8", "int4_per_token_head"),
     default_util=0.92,
     carve=carve,
     token_bytes=token_bytes,
     sequence_bytes=sequence_bytes,
-    guess_overhead=(GIB, 2 * GIB, 5 * GIB),
-    overhead_because="CUDA context, activations of the profiling run and CUDA graphs: 1.8 to 3.5 GiB in public logs of"
-    " one GPU, more with long batches, tensor parallelism or a draft model; measure it or give --overhead-gib",
+    guess_overhead=(GIB, 5 * GIB // 2, 7 * GIB),
+    overhead_because="CUDA context, activations of the profiling run and CUDA graphs; public logs of vLLM state 1.1 GiB"
+    " (3B model, RTX 3090) to 3.5 GiB (70B, A100) on one GPU and 7.0 GiB a GPU on eight H200; measure it or give"
+    " --overhead-gib",
 )

@@ -11,6 +11,7 @@ from kvlab.core.model import Model
 from kvlab.core.plan import Ask
 from kvlab.core.units import ceil_div
 from kvlab.engines.vllm import ENGINE
+from kvlab.engines.vllm.arguments import check_arguments
 from kvlab.engines.vllm.dtypes import TURBOQUANT, check_supported, resolve, row_bytes
 from kvlab.engines.vllm.groups import Group, group, stages
 from kvlab.engines.vllm.parallel import check_parallel
@@ -57,6 +58,7 @@ class Carving(msgspec.Struct, frozen=True, kw_only=True):
 def carving(deployment: Deployment, context: int) -> Carving:
     """Groups and block bytes of `deployment`. Raises BadInput on what vLLM refuses."""
     ask, model, layout, gpu = deployment.ask, deployment.model, deployment.layout, deployment.gpu
+    check_arguments(ask)
     check_parallel(model, layout, ask)
     version = release(ask)
     dtype = storage(model, layout, ask, gpu)

@@ -49,8 +49,6 @@ def resolve(
     Raises BadInput naming what the release accepts. A float32 checkpoint is computed, and cached, in bfloat16.
     """
     word = asked or "auto"
-    if word == "half":
-        word = "float16"
     if word not in accepted(release):
         known = accepted(release)
         raise BadInput(
