@@ -196,6 +196,13 @@ def test_a_context_is_asked_for_when_the_config_has_none() -> None:
         engines.planner("vllm").carve(deployment)
 
 
+def test_longrope_models_are_served_at_their_first_length() -> None:
+    stretched = msgspec.structs.replace(model(36), original_context=4096)
+    for said, context in ((Ask(), 4096), (Ask(context=131072), 131072)):
+        deployment = Deployment(model=stretched, layout=QWEN, ask=said, gpu=H100, pool_bytes=None)
+        assert engines.planner("vllm").carve(deployment).context == context
+
+
 def test_without_a_pool_a_request_still_has_a_cost() -> None:
     carved = carve(QWEN, ask(context=32768))
     assert carved.capacity is None

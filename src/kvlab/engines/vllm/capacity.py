@@ -47,7 +47,8 @@ def context_of(deployment: Deployment) -> int:
     if ask.context is None:
         if native is None:
             raise MissingFact("the config names no context length (max_position_embeddings); give --context")
-        return native
+        # A LongRoPE model is served at the length before stretching unless a longer one is asked for.
+        return deployment.model.original_context or native
     if ask.context < 1:
         raise BadInput(f"--context {ask.context} must be at least 1 token")
     stretched = ask.arg("hf-overrides") or ask.arg("rope-scaling")
