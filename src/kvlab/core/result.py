@@ -23,6 +23,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     load: dict[str, float | str | None] = {}
     lists: dict[str, tuple[float, ...]] = {}
     latency_from: str = "sent"
+    prompts: str | None = None
+    """A hash of what was sent: equal hashes make request i of two files a pair."""
 
 
 class Reader(msgspec.Struct, frozen=True, kw_only=True):

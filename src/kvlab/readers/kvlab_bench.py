@@ -31,6 +31,7 @@ def _read(document: Mapping[str, object], path: Path) -> Result:
         load=load_of(document),
         lists=_lists(path.with_suffix(".requests.jsonl")),
         latency_from=str(own.get("latency_from", "sent")),
+        prompts=str(own["prompts_sha256"]) if "prompts_sha256" in own else None,
     )
 
 
