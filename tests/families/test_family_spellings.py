@@ -144,6 +144,30 @@ def test_plain_mamba_keeps_no_tokens() -> None:
     assert [round(size, 2) for size in sizes] == [0.42, 2.25]
 
 
+def test_falcon_mamba_states_its_channels() -> None:
+    # arXiv 2410.05355, table 1: 64 layers, width 4,096, state 16, expansion 2; its config says expand 16.
+    (row,) = read(
+        model_type="falcon_mamba", num_hidden_layers=64, hidden_size=4096, state_size=16, conv_kernel=4, expand=16,
+        intermediate_size=8192, time_step_rank=256,
+    ).layout.rows  # fmt: skip
+    assert [state.values for state in row.state] == [3 * 8192, 8192 * 16]
+
+
+def test_falcon_h1_keeps_attention_and_a_state_in_every_layer() -> None:
+    # https://huggingface.co/tiiuae/Falcon-H1-1.5B-Base
+    rows = read(
+        model_type="falcon_h1", num_hidden_layers=24, hidden_size=2048, num_attention_heads=8, num_key_value_heads=2,
+        head_dim=128, mamba_d_ssm=3072, mamba_n_heads=48, mamba_d_head=64, mamba_d_state=256, mamba_n_groups=1,
+        mamba_d_conv=4, mamba_expand=2, ssm_multipliers=[0.5],
+    ).layout.rows  # fmt: skip
+    assert [(row.kind, len(row.layers)) for row in rows] == [("state", 24), ("full", 24)]
+    assert [state.values for state in rows[0].state] == [3 * (3072 + 2 * 256), 3072 * 256]
+
+
+def test_sharing_that_is_switched_off_changes_nothing() -> None:
+    assert read(**LLAMA, use_cla=False, cla_share_factor=2).layout == read(**LLAMA).layout
+
+
 def test_minimax_01_alternates_lightning_and_softmax() -> None:
     # arXiv 2501.08313: softmax attention after every seven lightning layers; 64 heads of 128, 8 KV heads.
     rows = read(

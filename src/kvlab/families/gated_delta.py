@@ -40,6 +40,7 @@ def _state(config: Config) -> tuple[State, State]:
     keys = config.need("linear_num_key_heads") * config.need("linear_key_head_dim")
     values = config.need("linear_num_value_heads") * config.need("linear_value_head_dim")
     kernel = config.need("linear_conv_kernel_dim")
+    config.understood("linear_allow_neg_eigval", "linear_use_gate")
     matrix = values * config.need("linear_key_head_dim")
     return (
         State("conv", (2 * keys + values) * (kernel - 1)),

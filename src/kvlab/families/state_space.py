@@ -29,7 +29,9 @@ _UNSTORED = (
     "use_conv_bias",
     "mamba_inner_layernorms",
     "time_step_rank",
-    "num_heads",
+    "ssm_in_multiplier",
+    "ssm_out_multiplier",
+    "ssm_multipliers",
 )
 
 
@@ -105,7 +107,8 @@ def _inner(config: Config) -> int:
     """Channels of the state: stated, or hidden size times the expansion."""
     stated = config.maybe("mamba_d_ssm", "d_inner")
     expand = config.maybe("mamba_expand", "expand")
-    if stated is None and expand is None and not config.has(*_STATE):
+    if stated is None and not config.has(*_STATE):
+        # Plain Mamba states its channels as intermediate_size, which wins over expand (Falcon-Mamba: not 65,536).
         stated = config.maybe("intermediate_size")
     return stated or config.need(*HIDDEN) * (expand or config.need("mamba_expand"))
 

@@ -23,6 +23,9 @@ def _layout(config: Config) -> Layout:
     # MiniMax-M2 lists its layers in the words of MiniMax-01: 1 is softmax attention.
     if set(config.numbers("attn_type_list") or ()) - {1}:
         raise UnknownModel(f"{config.where}: {config.path}attn_type_list names layers without softmax attention")
+    if config.flag("use_cla") is False:
+        # Hunyuan states how many layers would share a cache, and switches sharing off.
+        config.understood("cla_share_factor")
     return Layout((full_row(range(count), heads(config)),))
 
 
