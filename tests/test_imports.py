@@ -14,8 +14,8 @@ ORDER = [
     {"store", "machine", "source", "observe", "verdict", "supervisor"},
     {"planning", "launch", "load"},
     {"prompts", "quality", "prefix", "lab", "settings"},
-    {"experiment"},
-    {"report"},
+    {"experiment", "gate", "showcase"},
+    {"reporting"},
     {"api"},
     {"cli"},
 ]

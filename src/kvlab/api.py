@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from kvlab.core.check import Check
     from kvlab.core.comparison import Compare
+    from kvlab.core.engine import Gpu
     from kvlab.core.quality import Prefix, Quality
     from kvlab.core.record import Record
     from kvlab.load.bench import BenchResult, BenchSpec
@@ -137,7 +138,7 @@ def ab(
     Raises KvlabError when the settings cannot be planned, an engine does not start, or the lab is taken.
     """
     from kvlab.experiment import run_experiment
-    from kvlab.report.html import write_charts, write_report
+    from kvlab.reporting.html import write_charts, write_report
 
     folder = Path(lab)
     plans: dict[ArmName, Plan] = {
@@ -148,6 +149,26 @@ def ab(
     write_charts(record, folder / "charts")
     write_report(record, folder)
     return record
+
+
+def demo(lab: str | PathLike[str] = "kvlab-demo", *, on_step: OnStep | None = None) -> Record:
+    """The whole loop on the embedded engine; see `showcase`. `lab` should be what `showcase.folder` gave.
+
+    Raises EngineFailed when the demo extra is not installed.
+    """
+    from kvlab import showcase
+
+    tell = on_step or (lambda step: None)
+    tell(showcase.PREPARING)
+    settings = showcase.settings(showcase.model_file(Path(lab)))
+    return ab(settings, lab, command=("kvlab", "demo"), on_step=tell)
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """Every GPU that `gpu=` knows."""
+    from kvlab.facts.gpus import table
+
+    return tuple(table().values())
 
 
 def quality(
@@ -183,7 +204,7 @@ def quality(
 def report(record: str | PathLike[str], folder: str | PathLike[str] | None = None) -> Path:
     """Renders a lab, or its record.json, again as report.html and charts; `folder` is where, the lab if left out."""
     from kvlab.core.record import Record
-    from kvlab.report.html import write_charts, write_report
+    from kvlab.reporting.html import write_charts, write_report
     from kvlab.store import read
 
     path = Path(record)

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from sample import record
 
 from kvlab.core.plan import LedgerLine
-from kvlab.report import charts, html
-from kvlab.report.charts.drawing import thin
+from kvlab.reporting import charts, html
+from kvlab.reporting.charts.drawing import thin
 
 _DRAWINGS = {drawing.name: drawing for drawing in charts.drawings(record())}
 

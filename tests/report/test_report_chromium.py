@@ -11,7 +11,7 @@ from hostile import hostile
 from sample import record
 
 from kvlab.core.record import Record
-from kvlab.report import html
+from kvlab.reporting import html
 
 pytestmark = pytest.mark.e2e
 _CHROMIUM = Path("/usr/bin/chromium")

@@ -10,7 +10,7 @@ from reader import Page
 from sample import PRINTED, record
 
 from kvlab.core.record import Record
-from kvlab.report import html, sections
+from kvlab.reporting import html, sections
 
 
 @pytest.fixture(scope="module")

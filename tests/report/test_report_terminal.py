@@ -13,7 +13,7 @@ from kvlab.core.check import Check, CheckRow
 from kvlab.core.comparison import Compare, ComparedFile, LeftOut
 from kvlab.core.measure import PoolUse
 from kvlab.core.plan import ContextLine, Launch
-from kvlab.report import terminal
+from kvlab.reporting import terminal
 
 
 def shown(renderable: RenderableType, width: int = 80, **options: bool) -> str:
@@ -131,5 +131,5 @@ def test_a_log_line_cannot_steer_the_terminal() -> None:
 
 
 def test_the_package_itself_imports_neither_rich_nor_altair() -> None:
-    code = "import sys, kvlab.report; sys.exit(any(name in sys.modules for name in ('rich', 'altair', 'jinja2')))"
+    code = "import sys, kvlab.reporting; sys.exit(any(name in sys.modules for name in ('rich', 'altair', 'jinja2')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -16,7 +16,7 @@ def finished(record: Record, lab: Path) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from kvlab.report import terminal
+    from kvlab.reporting import terminal
 
     assert record.ab is not None  # a finished experiment has been judged
     return Group(terminal.ab(record.ab), Text(f"\nreport: {lab / 'report.html'}   records: {lab}/"))

@@ -83,7 +83,7 @@ def _run(options: argparse.Namespace) -> Answer:
         result = api.bench(options.url, spec, output=options.output, progress=tell)
 
     def show() -> RenderableType:
-        from kvlab.report import terminal
+        from kvlab.reporting import terminal
 
         numbers = {name: float(v) for name, v in result.metrics.items() if isinstance(v, int | float)}
         return terminal.bench(numbers, result.pool)

@@ -26,7 +26,7 @@ def _run(options: argparse.Namespace) -> Answer:
     found = check(options.log, plan=options.plan, engine=options.engine)
 
     def show() -> RenderableType:
-        from kvlab.report import terminal
+        from kvlab.reporting import terminal
 
         return terminal.check(found)
 

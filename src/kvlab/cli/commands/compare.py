@@ -22,7 +22,7 @@ def _run(options: argparse.Namespace) -> Answer:
     found = api.compare(options.a, options.b)
 
     def show() -> RenderableType:
-        from kvlab.report import terminal
+        from kvlab.reporting import terminal
 
         return terminal.compare(found)
 

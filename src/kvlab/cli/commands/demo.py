@@ -17,14 +17,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> Answer:
-    from kvlab import api, demo
+    from kvlab import api, showcase
     from kvlab.cli import progress
 
-    lab = demo.folder(Path(options.lab))
+    lab = showcase.folder(Path(options.lab))
     with progress.steps() as on_step:
-        on_step(demo.PREPARING)
-        settings = demo.settings(demo.model_file(lab))
-        record = api.ab(settings, lab, command=("kvlab", "demo"), on_step=on_step)
+        record = api.demo(lab, on_step=on_step)
 
     def show() -> RenderableType:
         from kvlab.cli.endings import finished

@@ -24,7 +24,7 @@ def _run(options: argparse.Namespace) -> Answer:
     plan = plan_ask(options.source, ask(options))
 
     def show() -> RenderableType:
-        from kvlab.report import terminal
+        from kvlab.reporting import terminal
 
         return terminal.plan(plan)
 

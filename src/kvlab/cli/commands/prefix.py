@@ -34,7 +34,7 @@ def _run(options: argparse.Namespace) -> Answer:
         )
 
     def show() -> RenderableType:
-        from kvlab.report import terminal
+        from kvlab.reporting import terminal
 
         return terminal.prefix(found)
 

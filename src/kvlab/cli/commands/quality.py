@@ -47,7 +47,7 @@ def _run(options: argparse.Namespace) -> Answer:
         )
 
     def show() -> RenderableType:
-        from kvlab.report import terminal
+        from kvlab.reporting import terminal
 
         return terminal.quality(found)
 

@@ -12,7 +12,7 @@ import msgspec
 import vl_convert
 
 from kvlab.core.record import Record
-from kvlab.report import words
+from kvlab.reporting import words
 
 Item = TypeVar("Item")
 

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from kvlab.core.record import Record, Run
-from kvlab.report.charts.drawing import MUTED, WIDTH, Drawing, arm_names, by_arm, data, thin
+from kvlab.reporting.charts.drawing import MUTED, WIDTH, Drawing, arm_names, by_arm, data, thin
 
 _POINTS = 400
 _COLUMNS = 4

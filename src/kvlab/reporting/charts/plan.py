@@ -9,8 +9,8 @@ import altair as alt
 from kvlab.core.plan import Alternative, LedgerLine
 from kvlab.core.record import Record
 from kvlab.core.units import GIB, MIB, size
-from kvlab.report import words
-from kvlab.report.charts.drawing import ARM_A, ARM_B, BAND, PAGE, SERIES, WIDTH, Drawing, arm_name, data
+from kvlab.reporting import words
+from kvlab.reporting.charts.drawing import ARM_A, ARM_B, BAND, PAGE, SERIES, WIDTH, Drawing, arm_name, data
 
 
 def ledger(record: Record) -> Drawing | None:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from kvlab.core.record import Record
 from kvlab.core.units import seconds, size
-from kvlab.report import charts, sections, words
+from kvlab.reporting import charts, sections, words
 
 
 def write_report(record: Record, folder: Path) -> Path:
@@ -46,7 +46,7 @@ def page(record: Record) -> str:
 
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("kvlab.report"),
+        loader=PackageLoader("kvlab.reporting"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -7,8 +7,8 @@ from typing import Any
 import altair as alt
 
 from kvlab.core.record import Record
-from kvlab.report import words
-from kvlab.report.charts.drawing import ARM_A, ARM_B, BAND, INK, MUTED, WIDTH, Drawing, data
+from kvlab.reporting import words
+from kvlab.reporting.charts.drawing import ARM_A, ARM_B, BAND, INK, MUTED, WIDTH, Drawing, data
 
 _FLOOR = "A against A"
 _CANDIDATE = "A against B"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kvlab.core.record import Record
-from kvlab.report.charts import judged, load, plan
-from kvlab.report.charts.drawing import Drawing
+from kvlab.reporting.charts import judged, load, plan
+from kvlab.reporting.charts.drawing import Drawing
 
 __all__ = ["Drawing", "drawings"]
 

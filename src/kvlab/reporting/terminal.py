@@ -17,10 +17,10 @@ from kvlab.core.measure import PoolUse
 from kvlab.core.quality import Prefix, Quality
 from kvlab.core.record import Ab, Arm
 from kvlab.core.units import seconds
-from kvlab.report import words
-from kvlab.report.terminal_parts import bullets, facts, heading, indented, left, note, right, table, verdict_line
-from kvlab.report.terminal_plan import plan
-from kvlab.report.vllm_keys import LATENCIES, STATISTICS
+from kvlab.reporting import words
+from kvlab.reporting.terminal_parts import bullets, facts, heading, indented, left, note, right, table, verdict_line
+from kvlab.reporting.terminal_plan import plan
+from kvlab.reporting.vllm_keys import LATENCIES, STATISTICS
 
 __all__ = ["ab", "bench", "check", "compare", "plan", "prefix", "quality", "show"]
 

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from kvlab.core.plan import Alternative, Capacity, ContextLine, LedgerLine, Move, Plan
 from kvlab.core.units import size
-from kvlab.report import words
-from kvlab.report.terminal_parts import bullets, facts, heading, left, note, right, table, verdict_line
+from kvlab.reporting import words
+from kvlab.reporting.terminal_parts import bullets, facts, heading, left, note, right, table, verdict_line
 
 _CONTEXT_DTYPES = 3
 """Cache dtypes that fit beside each other on 80 columns."""

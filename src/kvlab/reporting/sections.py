@@ -10,7 +10,7 @@ import msgspec
 from kvlab.core.model import Kind
 from kvlab.core.quality import Divergence
 from kvlab.core.record import Ab, Record
-from kvlab.report import words
+from kvlab.reporting import words
 
 _SHARED_SHOWN = 400
 _REST_SHOWN = 1200

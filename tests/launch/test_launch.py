@@ -1,0 +1,148 @@
+"""Starting and stopping the real engine: nothing outlives kvlab, and every failure is one clear line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from kvlab import api
+from kvlab.core.errors import EngineFailed
+from kvlab.core.plan import Plan
+from kvlab.launch import start
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def plan(gemma: Path) -> Plan:
+    return api.plan(gemma, engine="llamacpp", context=1024, parallel=1, engine_args={"embedded": "true"})
+
+
+def instead(plan: Plan, old: str, new: str) -> Plan:
+    """The plan with one word of its command replaced."""
+    argv = tuple(new if word == old else word for word in plan.launch.argv)
+    return msgspec.structs.replace(plan, launch=msgspec.structs.replace(plan.launch, argv=argv))
+
+
+def started_by(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    return not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes)
+
+
+def test_leaving_the_context_stops_everything(plan: Plan, tmp_path: Path) -> None:
+    with start(plan, tmp_path / "engine.log") as server:
+        assert server.alive()
+        processes = started_by(os.getpid())
+        assert len(processes) >= 2  # the supervisor and the engine
+    assert gone(processes)
+    assert "listening on" in (tmp_path / "engine.log").read_text()
+
+
+SCRIPT = """
+import pathlib, sys, time
+from kvlab import api
+from kvlab.launch import start
+plan = api.plan(sys.argv[1], engine="llamacpp", context=1024, parallel=1, engine_args={"embedded": "true"})
+with start(plan, pathlib.Path(sys.argv[2])):
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_killed_parent_leaves_nothing_running(gemma: Path, tmp_path: Path, number: signal.Signals) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(gemma), str(tmp_path / "engine.log")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        text=True,
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "ready\n"
+        processes = started_by(parent.pid)
+        assert len(processes) >= 2
+        parent.send_signal(number)
+        parent.wait(timeout=30)
+        assert wait_for(lambda: gone(processes))
+
+
+def test_a_parent_killed_while_loading_leaves_nothing_running(gemma: Path, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(gemma), str(tmp_path / "engine.log")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as parent:
+        assert wait_for(lambda: len(started_by(parent.pid)) >= 2)
+        processes = started_by(parent.pid)
+        parent.kill()
+        parent.wait(timeout=30)
+        assert wait_for(lambda: gone(processes))
+
+
+def test_a_taken_port_is_named_with_its_holder(plan: Plan, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(EngineFailed, match=rf"port {port} is taken by .* \(pid {os.getpid()}\)"):
+            start(plan, tmp_path / "engine.log", port=port)
+
+
+def test_a_damaged_model_is_noticed_early(plan: Plan, gemma: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.gguf"
+    with gemma.open("rb") as whole:
+        cut.write_bytes(whole.read(2_000_000))
+    began = time.monotonic()
+    with pytest.raises(EngineFailed, match="damaged or incomplete"):
+        start(instead(plan, str(gemma), str(cut)), tmp_path / "engine.log")
+    assert time.monotonic() - began < 10
+
+
+def test_a_missing_model_file_is_said(plan: Plan, gemma: Path, tmp_path: Path) -> None:
+    with pytest.raises(EngineFailed, match="cannot be opened"):
+        start(instead(plan, str(gemma), str(tmp_path / "none.gguf")), tmp_path / "engine.log")
+
+
+def test_a_refused_flag_is_shown(plan: Plan, tmp_path: Path) -> None:
+    with pytest.raises(EngineFailed, match=r"not one of llama\.cpp's"):
+        start(instead(plan, "f16", "fp8"), tmp_path / "engine.log")
+
+
+def test_a_missing_binary_says_how_to_get_it(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMA_SERVER", str(tmp_path / "no-such-binary"))
+    bare = msgspec.structs.replace(plan, ask=msgspec.structs.replace(plan.ask, engine_args=()))
+    with pytest.raises(EngineFailed, match=r"cannot run .*no-such-binary: No such file"):
+        start(bare, tmp_path / "engine.log")
+
+
+def test_an_engine_that_dies_says_so(plan: Plan, tmp_path: Path) -> None:
+    with start(plan, tmp_path / "engine.log") as server:
+        assert server.died() is None
+        engine = next(process for process in started_by(os.getpid()) if not process.children())
+        engine.kill()
+        assert wait_for(lambda: not server.alive())
+        assert "died while it was serving (exit code 137)" in str(server.died())

@@ -1,0 +1,185 @@
+"""Plans against published figures, and the requests that cannot be planned."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kvlab import api
+from kvlab.core.errors import BadInput, KvlabError, UnknownGpu
+from kvlab.core.units import GIB
+
+QWEN3_8B = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "head_dim": 128,
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 36,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 40960,
+    "intermediate_size": 12288,
+    "vocab_size": 151936,
+    "torch_dtype": "bfloat16",
+    "use_sliding_window": False,
+}
+
+
+@pytest.fixture
+def qwen(tmp_path: Path) -> Path:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(QWEN3_8B))
+    return path
+
+
+def test_the_worked_example_of_a_24_gib_card(qwen: Path) -> None:
+    # 24 GiB x 0.92 - 15.3 - 2.0 = 4.78 GiB: bf16 34,806 tokens and 1.06 requests of 32,768; fp8 69,613 and 2.12
+    plan = api.plan(qwen, gpu_gib=24, util=0.92, weights_gib=15.3, overhead_gib=2.0, context=32768)
+    assert [line.name for line in plan.ledger] == ["gpu_memory", "left_free", "weights", "overhead", "pool"]
+    assert round(plan.ledger[-1].bytes / GIB, 2) == 4.78
+    assert sum(line.bytes for line in plan.ledger[:-1]) == plan.ledger[-1].bytes
+    assert plan.kv.bytes_per_token == 147_456
+    assert plan.capacity is not None
+    assert 34_806 - 16 < plan.capacity.tokens <= 34_806
+    assert f"{plan.capacity.max_concurrency:.2f}" == "1.06"
+    fp8 = next(other for other in plan.alternatives if other.kv_dtype == "fp8")
+    assert fp8.tokens is not None
+    assert 69_613 - 16 < fp8.tokens <= 69_613
+    assert f"{fp8.max_concurrency:.2f}" == "2.12"
+    assert plan.verdict.code == "fits"
+    assert "holds the target context" in plan.verdict.text
+    assert "fp8 buys concurrency" in plan.verdict.text
+
+
+@pytest.mark.parametrize(
+    ("tokens", "bf16", "fp8"),
+    [(8192, 1.125, 0.5625), (32768, 4.5, 2.25), (131072, 18, 9), (262144, 36, 18), (1048576, 144, 72)],
+)
+def test_the_context_table_is_the_published_one(qwen: Path, tokens: int, bf16: float, fp8: float) -> None:
+    table = {(line.kv_dtype, line.context): line.bytes_per_sequence for line in api.plan(qwen).contexts}
+    assert table["bfloat16", tokens] == bf16 * GIB
+    assert table["fp8", tokens] == fp8 * GIB
+
+
+@pytest.mark.parametrize(
+    ("layers", "heads", "kv_heads", "hidden", "per_token"),
+    [
+        (32, 32, 8, 4096, 131_072),  # Llama-3-8B
+        (80, 64, 8, 8192, 327_680),  # Llama-3-70B
+        (32, 32, None, 4096, 524_288),  # Llama-2-7B: as many KV heads as attention heads
+    ],
+)
+def test_bytes_per_token_of_llamas(
+    tmp_path: Path, layers: int, heads: int, kv_heads: int | None, hidden: int, per_token: int
+) -> None:
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "num_hidden_layers": layers,
+        "max_position_embeddings": 8192,
+        "vocab_size": 128256,
+        "torch_dtype": "float16",
+    }
+    if kv_heads is not None:
+        config["num_key_value_heads"] = kv_heads
+    path = tmp_path / "any-name.json"
+    path.write_text(json.dumps(config))
+    assert api.plan(path).kv.bytes_per_token == per_token
+
+
+def test_without_a_gpu_only_costs_are_known(qwen: Path) -> None:
+    plan = api.plan(qwen)
+    assert plan.capacity is None
+    assert plan.verdict.code == "unknown"
+    assert "--gpu" in plan.verdict.text
+
+
+def test_a_config_alone_has_no_weights_and_that_is_said(qwen: Path) -> None:
+    plan = api.plan(qwen, gpu="h100-80gb")
+    assert plan.capacity is None
+    assert plan.verdict.code == "unknown"
+    assert "--weights-gib" in plan.verdict.text
+
+
+def test_a_guessed_overhead_keeps_its_range(qwen: Path) -> None:
+    plan = api.plan(qwen, gpu="rtx4090-24gb", weights_gib=15.3, context=4096)
+    overhead = next(line for line in plan.ledger if line.name == "overhead")
+    pool = plan.ledger[-1]
+    assert overhead.kind == pool.kind == "estimated"
+    assert pool.low < pool.bytes < pool.high
+    tokens = next(row for row in plan.expects if row.name == "kv_tokens")
+    assert tokens.kind == "estimated"
+    assert tokens.tolerance * plan.kv.bytes_per_token >= (pool.high - pool.low) / 2 - GIB / 100
+
+
+def test_only_a_smaller_dtype_holds_it(qwen: Path) -> None:
+    plan = api.plan(qwen, pool_gib=3, context=32768)
+    assert plan.verdict.code == "fits_with_smaller_dtype"
+    assert "fp8" in plan.verdict.text
+
+
+def test_no_room_for_a_cache(qwen: Path) -> None:
+    plan = api.plan(qwen, gpu_gib=12, weights_gib=15.3, overhead_gib=2, context=4096)
+    assert plan.verdict.code == "does_not_fit"
+    assert "no room for a cache" in plan.verdict.text
+
+
+def test_not_even_one_request(qwen: Path) -> None:
+    plan = api.plan(qwen, pool_gib=1, context=40960)
+    assert plan.verdict.code == "does_not_fit"
+    assert "not even one request" in plan.verdict.text
+    assert plan.capacity is not None
+    assert plan.verdict.moves[0].text == f"lower --context to {plan.capacity.longest_request_tokens:,}"
+
+
+def test_a_context_above_the_models(qwen: Path) -> None:
+    with pytest.raises(BadInput, match=r"1[,]?048[,]?576.*40[,]?960"):
+        api.plan(qwen, context=1048576)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"gpu": "rtx4900"}, "rtx4090"),
+        ({"engine": "vlm"}, "vllm"),
+        ({"kv_dtype": "fp9"}, "fp8"),
+        ({"util": 1.2}, "--util"),
+        ({"gpus": 3, "tp": 2}, "--gpus 3"),
+        ({"tp": 7}, "7"),
+        ({"pool_gib": -1}, "--pool-gib"),
+        ({"context": 0}, "--context"),
+    ],
+)
+def test_a_wrong_request_is_one_line_that_helps(qwen: Path, options: dict[str, object], words: str) -> None:
+    with pytest.raises(KvlabError, match=words) as refusal:
+        api.plan(qwen, **options)  # type: ignore[arg-type]
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_gpu_is_known_by_its_aliases() -> None:
+    from kvlab.facts.gpus import find, table
+
+    assert find("4090").name == "rtx4090-24gb"
+    assert find("H100").name == "h100-80gb"
+    assert len(table()) >= 20
+    for gpu in table().values():
+        assert gpu.source.count("https://") >= 1
+        assert gpu.usable_bytes < (int(gpu.name.rsplit("-", 1)[1].removesuffix("gb")) + 1) * GIB
+    with pytest.raises(UnknownGpu, match="h200"):
+        find("h201")
+
+
+def test_equal_memory_buys_slots(gemma: Path) -> None:
+    arms = [
+        api.plan(gemma, engine="llamacpp", context=1024, pool_gib=72 / 1024, kv_dtype=dtype)
+        for dtype in ("f16", "q8_0")
+    ]
+    slots = [next(row.value for row in plan.expects if row.name == "slots") for plan in arms]
+    assert slots == [4, 7]  # 18 MiB and 9.5625 MiB a slot of 1,024 tokens in 72 MiB
+    for plan in arms:
+        assert plan.capacity is not None
+        assert plan.capacity.pool_bytes <= 72 * 2**20
