@@ -7,6 +7,7 @@ from typing import Literal
 
 from kvlab.core.errors import BadInput, EngineFailed
 from kvlab.core.measure import PoolUse, RequestRow
+from kvlab.core.performance import percent_of
 from kvlab.core.quality import Interval, Prefix, PrefixRequest
 from kvlab.core.statistics import geometric_interval
 
@@ -192,7 +193,7 @@ def _verdict(speedup: Interval, share: float | None, source: str) -> tuple[Code,
         if speedup.high < SLIGHT:
             return "prefix caching gives nothing", f"{seen}; {LOOK}"
         return "inconclusive", f"{seen}; a longer prefix or more rounds would tell"
-    seen += f"; {share:.0%} of the warm prompts' tokens came from the cache, by {source}"
+    seen += f"; {percent_of(share)} of the warm prompts' tokens came from the cache, by {source}"
     if share < HITS:
         if faster:
             return "inconclusive", f"{seen}, so something else made the warm requests faster"
@@ -212,4 +213,4 @@ def _cold_hits(requests: Sequence[PrefixRequest]) -> str:
     share = sum(cached for cached, _ in cold) / sum(tokens for _, tokens in cold) if cold else 0.0
     if share < HITS:
         return ""
-    return f"; {share:.0%} of the cold prompts came from the cache too, so the speed-up is understated"
+    return f"; {percent_of(share)} of the cold prompts came from the cache too, so the speed-up is understated"

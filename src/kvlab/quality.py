@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from kvlab.core.errors import BadInput, EngineFailed
+from kvlab.core.performance import percent_of
 from kvlab.core.quality import Agreement, Divergence, Interval, Quality, QualityPrompt
 from kvlab.core.statistics import bootstrap_interval, wilson
 
@@ -174,8 +175,8 @@ def _verdict(
     interval = bootstrap_interval(changes, "mean", seed=seed)
     assert interval is not None  # FEWEST is above the bootstrap's minimum
     counts = (
-        f"{candidate.identical.value:.0%} of B's answers are identical to A's, {floor.identical.value:.0%} of A's own"
-        f" after a restart; the shared prefix changes by {interval.value * 100:+.1f} points"
+        f"{percent_of(candidate.identical.value)} of B's answers are identical to A's,"
+        f" {percent_of(floor.identical.value)} of A's own after a restart; the shared prefix changes by {interval.value * 100:+.1f} points"
         f" (95 % interval {interval.low * 100:+.1f} to {interval.high * 100:+.1f})"
     )
     if interval.high < 0:
