@@ -7,7 +7,7 @@ from typing import Literal
 
 from kvlab.core.errors import BadInput, EngineFailed
 from kvlab.core.measure import PoolUse, RequestRow
-from kvlab.core.performance import percent_of
+from kvlab.core.performance import share
 from kvlab.core.quality import Interval, Prefix, PrefixRequest
 from kvlab.core.statistics import geometric_interval
 
@@ -130,8 +130,8 @@ def judge_prefix(rows: Sequence[RequestRow], pool: PoolUse, *, warm: int) -> Pre
             f"the prefix experiment needs two rounds with a cold and a warm answer, it had {len(cold)};"
             f" {len(failed)} of {len(rows)} requests failed{why}"
         )
-    share, source = _cached_share(requests, pool)
-    verdict, because = _verdict(speedup, share, source)
+    cached, source = _cached_share(requests, pool)
+    verdict, because = _verdict(speedup, cached, source)
     if failed:
         because += f"; {len(failed)} of {len(rows)} requests failed ({failed[0].error})"
     return Prefix(
@@ -140,7 +140,7 @@ def judge_prefix(rows: Sequence[RequestRow], pool: PoolUse, *, warm: int) -> Pre
         cold_ttft=cold_ttft,
         warm_ttft=warm_ttft,
         speedup=speedup,
-        cached_share=share,
+        cached_share=cached,
         verdict=verdict,
         because=because + _cold_hits(requests),
     )
@@ -181,20 +181,20 @@ def _cached_share(requests: Sequence[PrefixRequest], pool: PoolUse) -> tuple[flo
     return min(1.0, pool.prefix_hit_rate * every / warm), "the engine's counters"
 
 
-def _verdict(speedup: Interval, share: float | None, source: str) -> tuple[Code, str]:
+def _verdict(speedup: Interval, cached: float | None, source: str) -> tuple[Code, str]:
     faster = speedup.low > 1 and speedup.value >= SLIGHT
     seen = (
         f"cold / warm time to first token {speedup.value:.2f} (95 % interval {speedup.low:.2f} to {speedup.high:.2f})"
     )
-    if share is None:
+    if cached is None:
         seen += "; the engine does not say how many tokens came from its cache"
         if faster:
             return "prefix caching works", seen
         if speedup.high < SLIGHT:
             return "prefix caching gives nothing", f"{seen}; {LOOK}"
         return "inconclusive", f"{seen}; a longer prefix or more rounds would tell"
-    seen += f"; {percent_of(share)} of the warm prompts' tokens came from the cache, by {source}"
-    if share < HITS:
+    seen += f"; {share(cached)} of the warm prompts' tokens came from the cache, by {source}"
+    if cached < HITS:
         if faster:
             return "inconclusive", f"{seen}, so something else made the warm requests faster"
         return "prefix caching gives nothing", f"{seen}; {LOOK}"
@@ -210,7 +210,7 @@ def _cold_hits(requests: Sequence[PrefixRequest]) -> str:
         for request in requests
         if request.position == 0 and request.cached_tokens is not None and request.prompt_tokens
     ]
-    share = sum(cached for cached, _ in cold) / sum(tokens for _, tokens in cold) if cold else 0.0
-    if share < HITS:
+    hits = sum(cached for cached, _ in cold) / sum(tokens for _, tokens in cold) if cold else 0.0
+    if hits < HITS:
         return ""
-    return f"; {percent_of(share)} of the cold prompts came from the cache too, so the speed-up is understated"
+    return f"; {share(hits)} of the cold prompts came from the cache too, so the speed-up is understated"

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from kvlab.core.errors import BadInput, EngineFailed
-from kvlab.core.performance import percent_of
+from kvlab.core.performance import share
 from kvlab.core.quality import Agreement, Divergence, Interval, Quality, QualityPrompt
 from kvlab.core.statistics import bootstrap_interval, wilson
 
@@ -175,9 +175,9 @@ def _verdict(
     interval = bootstrap_interval(changes, "mean", seed=seed)
     assert interval is not None  # FEWEST is above the bootstrap's minimum
     counts = (
-        f"{percent_of(candidate.identical.value)} of B's answers are identical to A's,"
-        f" {percent_of(floor.identical.value)} of A's own after a restart; the shared prefix changes by {interval.value * 100:+.1f} points"
-        f" (95 % interval {interval.low * 100:+.1f} to {interval.high * 100:+.1f})"
+        f"{share(candidate.identical.value)} of B's answers are identical to A's,"
+        f" {share(floor.identical.value)} of A's own after a restart; the shared prefix changes by"
+        f" {interval.value * 100:+.1f} points (95 % interval {interval.low * 100:+.1f} to {interval.high * 100:+.1f})"
     )
     if interval.high < 0:
         return "below the noise floor", counts

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from kvlab.core.comparison import ComparisonRow
-from kvlab.core.performance import compare_runs, percent, percent_of
+from kvlab.core.performance import compare_runs, percent, share
 from kvlab.core.quality import Prefix, Quality
 from kvlab.core.record import AbVerdict, PoolPeak, Run
 
@@ -144,7 +144,7 @@ def _sentence(row: ComparisonRow) -> str:
     interval = ""
     if row.low is not None and row.high is not None:
         interval = f" (95 % interval {percent(row.low)} to {percent(row.high)})"
-    noise = "" if row.noise is None else f", noise between runs {percent_of(row.noise)}"
+    noise = "" if row.noise is None else f", noise between runs {share(row.noise)}"
     return f"{_TITLES[row.metric]} {percent(row.change)}{interval}{noise}: {row.verdict}, {row.because}"
 
 
@@ -183,7 +183,7 @@ def _with_pool(found: _Finding, pool: PoolPeak) -> _Finding:
         return found
     peak = max(pool.a_peak_usage or 0, pool.b_peak_usage or 0)
     remark = (
-        f"the load never filled the pool: at most {percent_of(peak)} of the cache was in use and nothing waited;"
+        f"the load never filled the pool: at most {share(peak)} of the cache was in use and nothing waited;"
         " raise concurrency or lengths to see what a larger cache is worth"
     )
     if found.code == "no_difference_seen":
@@ -225,7 +225,7 @@ def _pressure(a: _Arm, b: _Arm) -> list[str]:
     for arm in queued:
         if arm.peak is not None and arm.peak < FULL:
             found.append(
-                f"arm {arm.name} made requests wait with at most {percent_of(arm.peak)} of its cache in use: the number of"
+                f"arm {arm.name} made requests wait with at most {share(arm.peak)} of its cache in use: the number of"
                 " slots limits its concurrency, not the bytes in use"
             )
     for arm in (a, b):
@@ -237,7 +237,7 @@ def _pressure(a: _Arm, b: _Arm) -> list[str]:
 def _drift(rows: Sequence[ComparisonRow]) -> list[str]:
     """Metrics whose runs of one arm differ more than the arms do: the machine moved during the experiment."""
     return [
-        f"{_TITLES[row.metric]}: runs of the same arm differ by {percent_of(row.noise)}, the arms by {percent(row.change)}:"
+        f"{_TITLES[row.metric]}: runs of the same arm differ by {share(row.noise)}, the arms by {percent(row.change)}:"
         " the machine changed during the experiment by more than the change under test"
         for row in rows
         if row.metric in PRIMARY

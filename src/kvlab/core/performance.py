@@ -45,7 +45,7 @@ def percent(change: float) -> str:
     return f"{change * 100:+.0f} %" if abs(change) >= 0.1 else f"{change * 100:+.1f} %"
 
 
-def percent_of(part: float) -> str:
+def share(part: float) -> str:
     """A share as "93 %" or "4.2 %"."""
     return f"{part * 100:.0f} %" if part >= 0.1 or part == 0 else f"{part * 100:.1f} %"
 
@@ -125,5 +125,5 @@ def _row_verdict(metric: Metric, change: Change, noise: float | None, prompts: i
     if not excludes_zero:
         return "no difference seen", "the interval includes zero"
     if threshold > SMALLEST:
-        return "no difference seen", f"runs of the same arm differ by {percent_of(noise)}, as much as the arms do"
-    return "no difference seen", f"the change is below {percent_of(SMALLEST)}"
+        return "no difference seen", f"runs of the same arm differ by {share(noise)}, as much as the arms do"
+    return "no difference seen", f"the change is below {share(SMALLEST)}"
