@@ -11,7 +11,7 @@ SRC = Path(__file__).parents[1] / "src" / "kvlab"
 ORDER = [
     {"core"},
     {"facts", "families", "engines", "readers"},
-    {"store", "machine", "source", "observe", "verdict", "supervisor"},
+    {"options", "store", "machine", "source", "observe", "verdict", "supervisor"},
     {"planning", "launch", "load"},
     {"prompts", "quality", "prefix", "lab", "settings"},
     {"experiment", "gate", "showcase"},

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from kvlab.core.errors import BadInput
 from kvlab.core.plan import Ask, Plan
@@ -20,43 +19,10 @@ if TYPE_CHECKING:
     from kvlab.core.record import Record
     from kvlab.load.bench import BenchResult, BenchSpec
     from kvlab.load.spec import OnProgress
+    from kvlab.options import PlanOptions
     from kvlab.settings import ArmName, OnStep, Settings
 
     OnCount = Callable[[int, int], None]
-
-
-class PlanOptions(TypedDict, total=False):
-    """The options of `kvlab plan` by their long names, without dashes. Sizes in GiB, lengths in tokens."""
-
-    engine: str
-    engine_version: str
-    gpu: str
-    gpu_gib: float
-    gpus: int
-    tp: int
-    pp: int
-    dp: int
-    dcp: int
-    ep: int
-    kv_dtype: str
-    kv_dtype_k: str
-    kv_dtype_v: str
-    context: int | None
-    users: int
-    util: float
-    weights_gib: float
-    overhead_gib: float
-    pool_gib: float
-    block_size: int
-    max_num_batched_tokens: int
-    max_num_seqs: int
-    prefix_caching: bool
-    mamba_cache_mode: str
-    engine_args: Mapping[str, str]
-    parallel: int
-    kv_unified: bool
-    swa_full: bool
-    ubatch: int
 
 
 def plan(source: str | PathLike[str], **options: Unpack[PlanOptions]) -> Plan:

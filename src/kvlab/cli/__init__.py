@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 from importlib import import_module
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from kvlab.core.errors import BadInput, KvlabError, nearest
 
@@ -36,6 +37,8 @@ def load_verb(name: str) -> Command:
 def main(argv: list[str] | None = None) -> int:
     """Runs one verb. 0: answered; 1: a gate failed; 2: wrong input, one line on stderr; 130: interrupted."""
     words = sys.argv[1:] if argv is None else argv
+    # Modules are many small objects that live for ever: collecting while they load costs a tenth of a short command.
+    gc.set_threshold(100_000, 50, 50)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         return _run(words)
@@ -53,6 +56,20 @@ def main(argv: list[str] | None = None) -> int:
         return _complain(
             f"cannot use{where}: {error.strerror or error}; check the path, its permissions and disk room", 2
         )
+
+
+def run() -> NoReturn:
+    """The `kvlab` command: `main`, then out without dismantling the interpreter, a tenth of a short command's time.
+
+    Whatever a verb starts it has stopped and closed by then; nothing waits for an exit handler.
+    """
+    code = main()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        code = code or 2
+    os._exit(code)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -76,7 +93,7 @@ def _run(words: list[str]) -> int:
     from kvlab.cli.command import Parser
 
     verb = load_verb(words[0])
-    parser = Parser(prog=f"kvlab {words[0]}", description=verb.help, allow_abbrev=False)
+    parser = Parser(f"kvlab {words[0]}", verb.help)
     verb.arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the JSON document to FILE as well")

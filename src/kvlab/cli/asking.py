@@ -93,7 +93,7 @@ def arms(options: argparse.Namespace) -> tuple[Ask, Ask]:
 def _arm(options: argparse.Namespace, settings: list[str]) -> Ask:
     from kvlab.cli.command import Parser
 
-    parser = Parser(prog="kvlab ab", add_help=False, allow_abbrev=False)
+    parser = Parser("kvlab ab")
     add_arguments(parser)
     known = {name for action in parser._actions for name in action.option_strings}
     own = argparse.Namespace(**{**vars(options), "engine_arg": list(options.engine_arg)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -28,8 +29,16 @@ class Command(NamedTuple):
     run: Callable[[argparse.Namespace], Answer]
 
 
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """A stated width: argparse would import shutil and its archive formats to ask for the terminal's."""
+    return argparse.HelpFormatter(prog, width=int(os.environ.get("COLUMNS", 100)))
+
+
 class Parser(argparse.ArgumentParser):
     """argparse that raises BadInput, one line, where argparse would print usage and exit."""
+
+    def __init__(self, prog: str, description: str | None = None) -> None:
+        super().__init__(prog=prog, description=description, allow_abbrev=False, formatter_class=_formatter)
 
     def error(self, message: str) -> NoReturn:
         raise BadInput(f"{self._nearest_option(message)}; see {self.prog} --help")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
+
+import msgspec
 
 from kvlab.core.engine import Carved, Deployment, Launcher
 from kvlab.core.plan import Ask, Flag, Launch
@@ -146,7 +146,7 @@ def _words(flags: list[Flag]) -> list[str]:
 
 def _config(model: str, flags: list[Flag]) -> str:
     """The same flags for `vllm serve --config`: long names without dashes, one a line, with the reason above each."""
-    lines = [f"# vllm serve --config {CONFIG_FILE}", f"model: {json.dumps(model)}"]
+    lines = [f"# vllm serve --config {CONFIG_FILE}", f"model: {_quoted(model)}"]
     for flag in flags:
         name = flag.flag.removeprefix("--")
         value = str(_PORT) if flag.value == "{port}" else flag.value
@@ -159,12 +159,19 @@ def _config(model: str, flags: list[Flag]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _quoted(text: str) -> str:
+    """A YAML string: JSON's quoting is valid YAML."""
+    return msgspec.json.encode(text).decode()
+
+
 def _scalar(value: str) -> str:
     """A YAML scalar: numbers as they are, everything else quoted."""
-    return value if value.replace(".", "", 1).isdigit() else json.dumps(value)
+    return value if value.replace(".", "", 1).isdigit() else _quoted(value)
 
 
 def _binary(ask: Ask) -> tuple[str, ...] | None:
+    import shutil
+
     path = shutil.which("vllm")
     return (path,) if path else None
 
