@@ -13,7 +13,7 @@ ORDER = [
     {"facts", "families", "engines", "readers"},
     {"options", "store", "machine", "source", "observe", "verdict", "supervisor"},
     {"planning", "launch", "load"},
-    {"prompts", "quality", "prefix", "lab", "settings"},
+    {"prompts", "answers", "sharing", "lab", "settings"},
     {"experiment", "gate", "showcase"},
     {"reporting"},
     {"api"},

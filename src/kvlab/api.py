@@ -65,19 +65,19 @@ def bench(
     Raises ServerRefused when the server cannot be reached or answers no request.
     """
     from kvlab.load.bench import bench as run
-    from kvlab.load.bench import write_result
+    from kvlab.load.bench import save
 
     result = run(url, spec, progress)
     if output is not None:
-        write_result(result, Path(output))
+        save(result, Path(output))
     return result
 
 
 def compare(a: str | PathLike[str], b: str | PathLike[str]) -> Compare:
     """Two result files, metric by metric, with an interval where the files hold the requests."""
-    from kvlab.compare import compare_files
+    from kvlab.load.compare import compare as run
 
-    return compare_files(Path(a), Path(b))
+    return run(Path(a), Path(b))
 
 
 def prefix(
@@ -90,10 +90,10 @@ def prefix(
     progress: OnCount | None = None,
 ) -> Prefix:
     """Time to first token with a cold and a warm prefix, and the engine's own cached-token counts."""
-    from kvlab import prefix as experiment
+    from kvlab.sharing import run_prefix
 
     tokens = {} if prefix_tokens is None else {"prefix_tokens": prefix_tokens}
-    return experiment.run_prefix(url, engine, rounds=rounds, warm=warm, progress=progress, **tokens)
+    return run_prefix(url, engine, rounds=rounds, warm=warm, progress=progress, **tokens)
 
 
 def ab(

@@ -122,10 +122,11 @@ class Experiment:
         )
 
     def _answer(self, name: str, server: Server) -> None:
-        from kvlab import prompts, quality
+        from kvlab import prompts
+        from kvlab.answers import collect_answers
 
         settings = self.settings
-        answers = quality.collect_answers(
+        answers = collect_answers(
             server.url,
             prompts.load(None if settings.quality_prompts is None else Path(settings.quality_prompts)),
             max_tokens=settings.quality_tokens or 0,
@@ -135,7 +136,7 @@ class Experiment:
         self.lab.save(name, answers)
 
     def _prefix(self, arm: ArmName, server: Server) -> None:
-        from kvlab.prefix import run_prefix
+        from kvlab.sharing import run_prefix
 
         found = run_prefix(
             server.url,
@@ -170,7 +171,7 @@ class Experiment:
     def _judge_quality(self) -> Quality | None:
         if self.settings.quality_tokens is None:
             return None
-        from kvlab.quality import Answer, judge_quality
+        from kvlab.answers import Answer, judge_quality
 
         first, candidate, second = (self.lab.load(name, tuple[Answer, ...]) for name in _ANSWERS)
         found = judge_quality(

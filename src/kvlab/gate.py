@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from kvlab.answers import Answer, collect_answers, judge_quality
 from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.plan import Plan
-from kvlab.core.quality import Quality
+from kvlab.core.quality import Quality, QualityPrompt
 from kvlab.launch import start
-from kvlab.prompts import QualityPrompt
-from kvlab.quality import Answer, collect_answers, judge_quality
 from kvlab.settings import ArmName, OnStep, Step
 
 SEED = 0

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from kvlab.core.errors import BadInput, EngineFailed
 from kvlab.core.measure import PoolUse, RequestRow
-from kvlab.prefix import POLICY, judge_prefix, round_prompts, run_prefix
+from kvlab.sharing import POLICY, judge_prefix, round_prompts, run_prefix
 
 
 @contextmanager

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kvlab import prompts
+from kvlab.answers import collect_answers, judge_quality
 from kvlab.launch import Command, Server, free_port
-from kvlab.prefix import run_prefix
-from kvlab.quality import collect_answers, judge_quality
+from kvlab.sharing import run_prefix
 
 pytestmark = pytest.mark.e2e
 

@@ -15,9 +15,9 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvlab.answers import Answer, collect_answers, judge_quality, shared_prefix
 from kvlab.core.errors import BadInput, EngineFailed, ServerRefused
 from kvlab.core.quality import QualityPrompt
-from kvlab.quality import Answer, collect_answers, judge_quality, shared_prefix
 
 Say = Callable[[dict[str, Any]], str | None]
 

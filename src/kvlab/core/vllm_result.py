@@ -5,14 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-LOAD_KEYS = (
-    "num_prompts",
-    "request_rate",
-    "burstiness",
-    "max_concurrency",
-    "total_input_tokens",
-    "total_output_tokens",
-)
+LOAD_KEYS = ("num_prompts", "request_rate", "burstiness", "max_concurrency")
 """What describes the load rather than the engine's answer to it."""
 _COUNTS = ("duration", "completed", "failed", "total_input_tokens", "total_output_tokens")
 _RATES = ("request_throughput", "request_goodput", "output_throughput", "total_token_throughput",

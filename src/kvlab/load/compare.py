@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from kvlab.core.comparison import Compare, ComparedFile, ComparisonRow, LeftOut, RowVerdict
-from kvlab.core.performance import SMALLEST, WIDE, percent, share
+from kvlab.core.performance import SMALLEST, WIDE, percent
 from kvlab.core.result import Result
 from kvlab.core.statistics import MINIMUM, NO_CHANGE, Change, Statistic, bootstrap_change
 from kvlab.readers import read
@@ -192,7 +192,7 @@ def _verdict(change: float | None, interval: Change, higher_is_better: bool, lac
         verdict: Literal["better", "worse"] = "better" if (change > 0) == higher_is_better else "worse"
         return verdict, f"the interval excludes zero ({_ONE_RUN})"
     if excludes_zero:
-        return "no difference seen", f"the change is below {share(SMALLEST)}"
+        return "no difference seen", f"the change is below {SMALLEST * 100:g} %"
     if max(-interval.low, interval.high) > WIDE:
         reach = f"{percent(interval.low)} to {percent(interval.high)}"
         return "inconclusive", f"the interval reaches from {reach}: too wide to see a change"
