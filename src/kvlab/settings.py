@@ -34,7 +34,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     quality_concurrency: int = 4
     prefix_rounds: int | None = 4
     """Rounds of the prefix step; None: no such step."""
-    prefix_tokens: int = 400
+    prefix_tokens: int = 700
 
 
 class Step(msgspec.Struct, frozen=True):

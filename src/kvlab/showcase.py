@@ -50,7 +50,7 @@ def settings(model: Path) -> Settings:
         quality_tokens=32,
         quality_concurrency=4,
         prefix_rounds=4,
-        prefix_tokens=400,
+        prefix_tokens=700,
     )
 
 
