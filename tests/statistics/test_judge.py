@@ -132,7 +132,7 @@ def test_an_arm_against_itself_is_seldom_called_different() -> None:
 def test_a_difference_hidden_in_noise_is_inconclusive_and_the_drift_is_named() -> None:
     found = verdict(experiment({"ttft": 0.95, "tpot": 0.95}, seed=3, noise=0.3))
     assert found.code == "inconclusive"
-    assert any("runs of the same arm differ by" in reason for reason in found.because)
+    assert any("runs of the same arm differ in" in reason for reason in found.because)
 
 
 def test_a_load_that_never_filled_the_pool_cannot_show_no_difference() -> None:
@@ -204,7 +204,7 @@ def test_answers_below_the_noise_floor_are_never_better() -> None:
 
 def test_a_queue_with_room_in_the_cache_names_the_slots() -> None:
     found = verdict(experiment({}, pool=PoolUse(peak_kv_used=0.4, peak_waiting=6.0, preemptions=3.0)))
-    assert any("the number of slots limits its concurrency" in reason for reason in found.because)
+    assert any("the number of slots limits the concurrency" in reason for reason in found.because)
     assert any("arm A preempted 6 requests" in reason for reason in found.because)
 
 

@@ -67,7 +67,7 @@ def _is_count(value: object) -> bool:
 
 def head_dim(config: Config) -> int:
     """Values of one key: stated, or hidden size / attention heads."""
-    stated = config.maybe(*HEAD_DIM, least=0) or HEAD_DIMS.get(model_type(config) or "")
+    stated = config.maybe(*HEAD_DIM) or HEAD_DIMS.get(model_type(config) or "")
     if stated:
         return stated
     hidden, heads = config.need(*HIDDEN), config.need(*HEADS)

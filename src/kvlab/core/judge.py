@@ -222,12 +222,13 @@ def _pressure(a: _Arm, b: _Arm) -> list[str]:
             )
     elif queued:
         found.append(f"requests waited in both arms (up to {a.waited:.0f} in A, {b.waited:.0f} in B)")
-    for arm in queued:
-        if arm.peak is not None and arm.peak < FULL:
-            found.append(
-                f"arm {arm.name} made requests wait with at most {share(arm.peak)} of its cache in use: the number of"
-                " slots limits its concurrency, not the bytes in use"
-            )
+    roomy = [(arm.name, share(arm.peak)) for arm in queued if arm.peak is not None and arm.peak < FULL]
+    if roomy:
+        held = " and ".join(f"{peak} in {name}" for name, peak in roomy)
+        found.append(
+            f"requests waited with at most part of the cache in use ({held}): the number of slots limits the"
+            " concurrency, not the bytes in use"
+        )
     for arm in (a, b):
         if arm.preempted:
             found.append(f"arm {arm.name} preempted {arm.preempted:.0f} requests: its cache ran over")
@@ -235,13 +236,18 @@ def _pressure(a: _Arm, b: _Arm) -> list[str]:
 
 
 def _drift(rows: Sequence[ComparisonRow]) -> list[str]:
-    """Metrics whose runs of one arm differ more than the arms do: the machine moved during the experiment."""
-    return [
-        f"{_TITLES[row.metric]}: runs of the same arm differ by {share(row.noise)}, the arms by {percent(row.change)}:"
-        " the machine changed during the experiment by more than the change under test"
+    """One line when runs of one arm differ more than the arms do: the machine moved during the experiment."""
+    moved = [
+        f"{_TITLES[row.metric]} by {share(row.noise)} (the arms by {percent(row.change)})"
         for row in rows
         if row.metric in PRIMARY
         and row.noise is not None
         and row.change is not None
         and row.noise > max(abs(row.change), 0.05)
+    ]
+    if not moved:
+        return []
+    return [
+        f"the machine changed during the experiment by more than the change under test: runs of the same arm differ in"
+        f" {', '.join(moved)}"
     ]

@@ -35,6 +35,11 @@ def _asked_types(ask: Ask) -> Types:
     return types(f"{ask.kv_dtype_k or both}/{ask.kv_dtype_v or both}")
 
 
+def _slots_follow(ask: Ask) -> bool:
+    """Whether the number of slots is what the pool allows, rather than asked for."""
+    return ask.pool_gib is not None and ask.parallel is None and ask.users is None
+
+
 def _shape(deployment: Deployment, storage: Types) -> Cells:
     """The caches that are meant: `--context` is `-c`, unless users or a pool are named (docs/decisions/0003)."""
     ask, native = deployment.ask, deployment.model.context
@@ -42,7 +47,7 @@ def _shape(deployment: Deployment, storage: Types) -> Cells:
     named = ask.parallel or ask.users or ask.pool_gib
     unified = ask.kv_unified if ask.kv_unified is not None else not named
     ubatch = ask.ubatch or UBATCH
-    if ask.pool_gib is not None and ask.parallel is None and ask.users is None:
+    if _slots_follow(ask):
         return _fill_with_slots(deployment, storage, unified)
     if ask.context is None and ask.pool_gib is not None:
         shape = cells(256 * slots, slots, unified=unified, ubatch=ubatch, swa_full=ask.swa_full)
@@ -237,14 +242,15 @@ def sequence_bytes(model: Model, layout: Layout, dtype: str, tp: int, tokens: in
 
 
 def _same_pool(deployment: Deployment, carved: Carved, dtype: str) -> Deployment:
-    """The memory of the planned caches, in another type, with as many slots: how much context it would hold."""
+    """The same memory in another type: more slots where the pool decides their number, else more context."""
+    own = {"kv_dtype": dtype, "kv_dtype_k": None, "kv_dtype_v": None}
+    if _slots_follow(deployment.ask):
+        return msgspec.structs.replace(deployment, ask=msgspec.structs.replace(deployment.ask, **own))
     shape = _shape(deployment, _asked_types(deployment.ask))
     room = carved.capacity.pool_bytes if carved.capacity is not None else 0
     ask = msgspec.structs.replace(
         deployment.ask,
-        kv_dtype=dtype,
-        kv_dtype_k=None,
-        kv_dtype_v=None,
+        **own,
         pool_gib=room / GIB,
         context=None,
         users=None,

@@ -54,7 +54,7 @@ def context_of(deployment: Deployment) -> int:
     stretched = ask.arg("hf-overrides") or ask.arg("rope-scaling")
     if native is not None and ask.context > native and not stretched:
         raise BadInput(
-            f"--context {ask.context} is above the model's {native} tokens; vLLM refuses it unless"
+            f"--context {ask.context:,} is above the model's {native:,} tokens; vLLM refuses it unless"
             " VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 is set, and quality beyond the trained length is not known"
         )
     return ask.context

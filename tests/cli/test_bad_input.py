@@ -1,0 +1,195 @@
+"""Bad input, tried as a user would: one line that says what, where and what to do; exit 2; no traceback."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+CONFIG = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "head_dim": 128,
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 36,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 40960,
+    "vocab_size": 151936,
+    "torch_dtype": "bfloat16",
+}
+
+
+def kvlab(*words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "kvlab", *map(str, words)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd=cwd)
+
+
+def refused(*words: str | Path) -> str:
+    """The one line on standard error of a command that exits 2 and prints nothing else."""
+    done = kvlab(*words)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("[")]  # progress lines
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("kvlab: ")
+    return lines[0]
+
+
+def config(folder: Path, **changes: object) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps(CONFIG | changes))
+    return path
+
+
+@contextmanager
+def answering(status: int, body: str, kind: str) -> Iterator[str]:
+    """A server that says the same to everybody."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    config(tmp_path)
+    line = refused("plan", tmp_path / "confg.json")
+    assert "does not exist" in line
+    assert "did you mean config.json?" in line
+
+
+def test_a_folder_without_config(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("nothing here")
+    assert "README.md" in refused("plan", tmp_path)
+
+
+def test_truncated_json(tmp_path: Path) -> None:
+    path = config(tmp_path)
+    path.write_text(path.read_text()[:100])
+    assert str(path) in refused("plan", path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("num_hidden_layers", -3), ("num_hidden_layers", 10**9), ("head_dim", 0), ("num_key_value_heads", "eight")],
+)
+def test_absurd_numbers_name_their_key(tmp_path: Path, key: str, value: object) -> None:
+    line = refused("plan", config(tmp_path, **{key: value}))
+    assert key in line
+    assert str(value) in line
+
+
+def test_a_gguf_cut_short(tmp_path: Path, gemma: Path) -> None:
+    cut = tmp_path / "cut.gguf"
+    with gemma.open("rb") as whole:
+        cut.write_bytes(whole.read(20_000_000))
+    line = refused("plan", cut, "--engine", "llamacpp")
+    assert "20,000,000" in line
+    assert "253,113,024" in line  # what the whole file has
+
+
+def test_an_unknown_gpu_names_the_nearest(tmp_path: Path) -> None:
+    assert "h100-80gb" in refused("plan", config(tmp_path), "--gpu", "h100-80g")
+
+
+def test_an_unknown_model_names_its_type_and_keys(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "warp-drive", "architectures": ["WarpDrive"], "flux_cache_size": 7}))
+    assert "warp-drive" in refused("plan", path)
+
+
+def test_a_context_above_the_models(tmp_path: Path) -> None:
+    line = refused("plan", config(tmp_path), "--context", "1M", "--pool-gib", "10")
+    assert "40,960" in line
+    assert "1,048,576" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["plna"], "plan"),
+        (["plan", "x", "--contxt", "5"], "--context"),
+        (["plan", "x", "--tp", "zero"], "whole number"),
+        (["plan", "x", "--context", "lots"], "number of tokens"),
+        (["plan"], "source"),
+        (["check", "no-such.log"], "no-such.log"),
+        (["compare", "a.json", "b.json"], "a.json"),
+        (["report", "no-such-lab"], "no-such-lab"),
+        (["bench", "nonsense://x"], "http"),
+    ],
+)
+def test_wrong_words(words: list[str], hint: str) -> None:
+    assert hint in refused(*words)
+
+
+def test_a_log_that_no_engine_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "boot.log"
+    path.write_text("hello\nworld\n")
+    assert "--engine" in refused("check", path)
+
+
+def test_a_refused_connection() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    line = refused("bench", f"http://127.0.0.1:{port}", "--num-prompts", "2")
+    assert str(port) in line
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "words"),
+    [
+        (500, '{"error": {"message": "the engine core died"}}', "application/json", "500"),
+        (200, "<!doctype html><title>Sign in</title>", "text/html", "HTML"),
+        (200, '{"data": [', "application/json", "/v1/models"),
+    ],
+)
+def test_servers_that_are_none(status: int, body: str, kind: str, words: str) -> None:
+    with answering(status, body, kind) as url:
+        assert words in refused("bench", url, "--num-prompts", "2")
+        assert words in refused("prefix", url)
+
+
+def test_an_empty_prompts_file(tmp_path: Path) -> None:
+    empty = tmp_path / "prompts.txt"
+    empty.write_text("\n\n")
+    with answering(200, '{"data": [{"id": "m"}]}', "application/json") as url:
+        assert str(empty) in refused("bench", url, "--prompts", empty)
+
+
+def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
+    line = refused("plan", config(tmp_path), "-o", tmp_path / "no" / "folder" / "plan.json")
+    assert "folder" in line
+
+
+def test_a_lab_with_other_settings_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab" / "thesis.txt").write_text("years of work")
+    done = kvlab("ab", config(tmp_path), "--b", "kv-dtype=fp8", "--pool-gib", "10", "--lab", tmp_path / "lab")
+    assert done.returncode == 2
+    assert "thesis.txt" in done.stderr
+    assert (tmp_path / "lab" / "thesis.txt").read_text() == "years of work"

@@ -1,0 +1,133 @@
+"""The command line's promises: one JSON document, exit codes, no colour where none is wanted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import kvlab
+from kvlab.cli import names
+from kvlab.core.plan import Plan
+
+CONFIG = json.dumps(
+    {
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "head_dim": 128,
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 36,
+        "num_key_value_heads": 8,
+        "max_position_embeddings": 40960,
+        "vocab_size": 151936,
+        "torch_dtype": "bfloat16",
+    }
+)
+GOLDEN = Path(__file__).parents[1] / "golden" / "llamacpp"
+
+
+def run(*words: str | Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "kvlab", *map(str, words)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, env={**os.environ, **(env or {})})
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.json"
+    path.write_text(CONFIG)
+    return path
+
+
+def test_json_is_one_document_and_nothing_else(config: Path, tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    done = run("plan", config, "--pool-gib", "4.78", "--context", "32k", "--json", "-o", out)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    document = json.loads(done.stdout)
+    assert document == json.loads(out.read_text())
+    assert document["schema"] == "kvlab/plan@1"
+    assert document["kv"]["context"] == 32768
+    promised = {"source", "engine", "layout", "kv", "ledger", "capacity", "alternatives", "verdict", "launch", "doubts"}
+    assert promised <= document.keys()
+    assert document["capacity"].keys() >= {"pool_bytes", "block_size", "num_blocks", "tokens", "max_concurrency"}
+
+
+def test_a_saved_plan_reads_back_as_the_same_value(config: Path, tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    assert run("plan", config, "--pool-gib", "4.78", "--json", "-o", out).returncode == 0
+    assert msgspec.json.decode(out.read_bytes(), type=Plan) == kvlab.plan(config, pool_gib=4.78)
+
+
+def test_strict_is_a_gate(config: Path) -> None:
+    assert run("plan", config, "--pool-gib", "6", "--context", "32k", "--strict").returncode == 0
+    assert run("plan", config, "--pool-gib", "1", "--context", "32k", "--strict").returncode == 1
+    assert run("plan", config, "--strict").returncode == 1
+
+
+def test_check_strict(gemma: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    arguments = ("plan", gemma, "--engine", "llamacpp", "--context", "8192", "--parallel", "2", "--json", "-o", plan)
+    assert run(*arguments, "--kv-dtype", "q4_0").returncode == 0
+    log = GOLDEN / "q4_0_8192_np2.log"
+    assert run("check", log, "--plan", plan, "--strict").returncode == 0
+    assert run(*arguments, "--kv-dtype", "q8_0").returncode == 0
+    done = run("check", log, "--plan", plan, "--strict", "--json")
+    assert done.returncode == 1
+    verdicts = {row["name"]: row["verdict"] for row in json.loads(done.stdout)["rows"]}
+    assert verdicts["kv_full_bytes"] == "differs"
+    assert verdicts["n_ctx"] == "agrees"
+
+
+def test_check_without_a_plan_says_what_the_log_says() -> None:
+    done = run("check", GOLDEN / "q4_0_8192_np2.log", "--json")
+    assert done.returncode == 0
+    rows = {row["name"]: row for row in json.loads(done.stdout)["rows"]}
+    assert rows["slots"]["seen"] == 2
+    assert rows["slots"]["planned"] is None
+
+
+def test_no_colour_when_not_a_terminal(config: Path) -> None:
+    for env in ({}, {"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert "\x1b[" not in run("plan", config, "--pool-gib", "4", env=env).stdout
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_command_explains_itself(name: str) -> None:
+    done = run(name, "--help")
+    assert done.returncode == 0
+    assert "--json" in done.stdout
+    assert name in run("--help").stdout
+
+
+@pytest.mark.parametrize("name", ["gpus", "engines"])
+def test_lists(name: str) -> None:
+    assert len(json.loads(run(name, "--json").stdout)) >= 2
+    assert run(name).returncode == 0
+
+
+def test_verbs_are_python_calls_of_the_same_name() -> None:
+    import kvlab.api
+    import kvlab.engines
+    import kvlab.reporting.html  # no submodule may shadow a verb
+
+    for verb in ("plan", "check", "bench", "compare", "ab", "quality", "prefix", "report", "demo", "gpus"):
+        assert getattr(kvlab, verb) is getattr(kvlab.api, verb)
+        assert verb in kvlab.__all__
+    assert kvlab.__all__ == sorted(kvlab.__all__)
+
+
+def test_planning_a_config_imports_nothing_heavy(config: Path) -> None:
+    heavy = "numpy scipy aiohttp rich altair gguf huggingface_hub psutil yaml asyncio"
+    script = (
+        "import sys; from kvlab.cli import main; main(['plan', sys.argv[1], '--json']);"
+        "sys.stderr.write(' '.join(sorted(set(sys.argv[2].split()) & set(sys.modules))))"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(config), heavy], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.returncode == 0
