@@ -110,6 +110,9 @@ def kvlab(url: str, load: Load) -> Outcome:
     record(url)
     spec = LoadSpec(concurrency=STREAMS) if load.rate is None else LoadSpec(rate=load.rate, seed=1)
     result = run_load(url, prompts, spec, warm_up=warm_up)
+    if load.rate is not None:
+        late = np.percentile([(row.sent - row.scheduled) * 1000 for row in result.rows], (50, 99))
+        print(f"  kvlab             sent {late[0]:.2f} ms (p99 {late[1]:.2f} ms) after the scheduled start")
     failed = [row.error for row in result.rows if row.error]
     if failed:
         raise SystemExit(f"kvlab: {len(failed)} requests failed: {failed[0]}")

@@ -1,12 +1,14 @@
-"""A server with known delays that records when it really sent each token.
+"""A server with known delays that records when it really received each request and sent each token.
 
     python benchmarks/mock_server.py --port 9000 --first-token 0.2 --per-token 0.02
 
 Streams /v1/completions and /v1/chat/completions in OpenAI's format: the first token `first-token` seconds after the
 request arrived, each further one `per-token` seconds after the last was due. GET /log answers and clears the record:
-per request its id, when its bytes were there and when each token was handed to the socket, in readings of the system's
-monotonic clock, which every process on a machine shares. A request is received when its bytes are there, not when the
-server gets round to it: of 64 that arrive together the last one waits some milliseconds, which is no client's error.
+per request its id, when it was received and when each token was handed to the socket, in readings of the system's
+monotonic clock, which every process on a machine shares.
+
+Written on bare asyncio: with a web framework, reading 64 requests that arrive together takes longer than what is to be
+measured, on the same processors.
 """
 
 from __future__ import annotations
@@ -15,65 +17,105 @@ import argparse
 import asyncio
 import gc
 import json
-from collections.abc import Callable
 from time import perf_counter
-
-from aiohttp import web
-
-from kvlab.load.clock import ArrivalSelector
+from typing import Any, NamedTuple
 
 MODEL = "mock"
+_STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-class Mock:
-    """The delays and the record."""
+class Delays(NamedTuple):
+    """Seconds."""
 
-    def __init__(self, first_token: float, per_token: float, arrival: Callable[[], float]) -> None:
-        self.arrival = arrival
-        self.first_token = first_token
-        self.per_token = per_token
-        self.record: list[dict[str, object]] = []
+    first_token: float
+    per_token: float
 
-    async def completions(self, request: web.Request) -> web.StreamResponse:
-        """One streamed answer."""
-        received = self.arrival()
-        body = await request.json()
-        chat = request.path.endswith("chat/completions")
-        prompt = body["messages"][-1]["content"] if chat else body["prompt"]
+
+class Connection(asyncio.Protocol):
+    """One client connection, kept open for further requests."""
+
+    def __init__(self, delays: Delays, record: list[dict[str, object]]) -> None:
+        self._delays = delays
+        self._record = record
+        self._data = b""
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client came."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Answer once the whole request is there."""
+        received = perf_counter()
+        self._data += data
+        head, found, body = self._data.partition(b"\r\n\r\n")
+        if not found:
+            return
+        lines = head.decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+        if len(body) < int(headers.get("content-length", 0)):
+            return
+        self._data = b""
+        path = lines[0].split()[1]
+        if path == "/log":
+            self._json(self._record)
+            self._record.clear()
+        elif path.endswith("completions"):
+            self._stream(path, json.loads(body), received, headers.get("x-request-id"))
+        else:
+            self._json({"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": "mock"}]})
+
+    def _json(self, document: object) -> None:
+        body = json.dumps(document).encode()
+        self._transport.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+        )
+
+    def _stream(self, path: str, body: dict[str, Any], received: float, name: str | None) -> None:
+        chat = path.endswith("chat/completions")
+        prompt = str(body["messages"][-1]["content"] if chat else body["prompt"])
         tokens = int(body["max_tokens"])
-        key = "delta" if chat else "text"
-        word: object = {"content": " word"} if chat else " word"
-        event = b"data: %s\n\n" % json.dumps(
-            {"id": "mock", "object": "text_completion", "created": 0, "model": MODEL,
-             "choices": [{"index": 0, key: word, "logprobs": None, "finish_reason": None}]}
-        ).encode()  # fmt: skip
-        last = event.replace(b'"finish_reason": null', b'"finish_reason": "length"')
-        usage = {"prompt_tokens": len(str(prompt).split()), "completion_tokens": tokens}
-        tail = b"data: %s\n\ndata: [DONE]\n\n" % json.dumps({"choices": [], "usage": usage}).encode()
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        sent = []
-        for index in range(tokens):
-            wait = received + self.first_token + index * self.per_token - perf_counter()
-            if wait > 0:
-                await asyncio.sleep(wait)
+        sent: list[float] = []
+        self._record.append({"id": name or prompt.split(maxsplit=1)[0], "received": received, "sent": sent})
+        token, last = (_chunk(_event(chat, finish)) for finish in (None, "length"))
+        usage = {"choices": [], "usage": {"prompt_tokens": len(prompt.split()), "completion_tokens": tokens}}
+        last += _chunk(b"data: %s\n\n" % json.dumps(usage).encode()) + _chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"
+        loop = asyncio.get_running_loop()
+
+        def send() -> None:
+            if self._transport.is_closing():
+                return
             sent.append(perf_counter())
-            await response.write(event if index < tokens - 1 else last + tail)
-        self.record.append(
-            {"id": request.headers.get("x-request-id") or str(prompt).split(maxsplit=1)[0],
-             "received": received, "sent": sent}
-        )  # fmt: skip
-        await response.write_eof()
-        return response
+            head = _STREAM if len(sent) == 1 else b""
+            self._transport.write(head + (token if len(sent) < tokens else last))
+            if len(sent) < tokens:
+                loop.call_at(start + len(sent) * self._delays.per_token, send)
 
-    async def models(self, _: web.Request) -> web.Response:
-        """The one model."""
-        return web.json_response({"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": "mock"}]})
+        # The loop's clock and perf_counter may differ by a constant.
+        start = received + self._delays.first_token + loop.time() - perf_counter()
+        loop.call_at(start, send)
 
-    async def log(self, _: web.Request) -> web.Response:
-        """The record since the last call."""
-        record, self.record = self.record, []
-        return web.json_response(record)
+
+def _event(chat: bool, finish: str | None) -> bytes:
+    word: dict[str, object] = {"delta": {"content": " word"}} if chat else {"text": " word"}
+    choice = {"index": 0, **word, "logprobs": None, "finish_reason": finish}
+    document = {"id": "mock", "object": "text_completion", "created": 0, "model": MODEL, "choices": [choice]}
+    return b"data: %s\n\n" % json.dumps(document).encode()
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+async def serve(port: int, delays: Delays) -> None:
+    """Serve on loopback until cancelled."""
+    record: list[dict[str, object]] = []
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Connection(delays, record), "127.0.0.1", port, backlog=1024)
+    gc.freeze()
+    async with server:
+        await server.serve_forever()
 
 
 def main() -> None:
@@ -83,16 +125,7 @@ def main() -> None:
     parser.add_argument("--first-token", type=float, default=0.2, help="seconds")
     parser.add_argument("--per-token", type=float, default=0.02, help="seconds")
     options = parser.parse_args()
-    selector = ArrivalSelector()
-    mock = Mock(options.first_token, options.per_token, selector.arrival)
-    app = web.Application()
-    app.router.add_post("/v1/completions", mock.completions)
-    app.router.add_post("/v1/chat/completions", mock.completions)
-    app.router.add_get("/v1/models", mock.models)
-    app.router.add_get("/log", mock.log)
-    gc.freeze()
-    loop = asyncio.SelectorEventLoop(selector)
-    web.run_app(app, host="127.0.0.1", port=options.port, print=None, access_log=None, loop=loop)
+    asyncio.run(serve(options.port, Delays(options.first_token, options.per_token)))
 
 
 if __name__ == "__main__":

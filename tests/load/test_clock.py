@@ -41,7 +41,7 @@ def test_data_keeps_its_arrival_while_another_coroutine_works() -> None:
 
 
 def test_sleeping_is_finer_than_a_millisecond() -> None:
-    async def main(_: Callable[[], float]) -> list[float]:
+    async def main(arrival: Callable[[], float]) -> list[float]:
         late = []
         for _ in range(30):
             due = perf_counter() + 0.0123

@@ -230,6 +230,14 @@ def test_first_contact_is_one_line() -> None:
             assert "\n" not in str(caught.value)
 
 
+def test_a_server_that_lists_no_models_is_tried_with_the_name_given() -> None:
+    with serving(GOOD) as server:
+        server.models = plain("", 404, "text/plain")
+        assert run_load(server.url, [PROMPT], LoadSpec(concurrency=1, model="x")).model == "x"
+        with pytest.raises(ServerRefused, match="answered 404"):
+            run_load(server.url, [PROMPT], ONE)
+
+
 @pytest.mark.parametrize("url", ["", "ftp://x", "http://", "http://h:port", "http://[::1", "http://h:99999"])
 def test_an_address_that_is_none(url: str) -> None:
     with pytest.raises(BadInput, match="write http://HOST:PORT"):

@@ -59,7 +59,10 @@ async def contact(session: ClientSession, url: str, model: str | None = None) ->
     `model` may be a name that the server does not list (an adapter, an alias); None takes the first one listed.
     """
     base = base_url(url)
-    listing = _listing(base, await _get(session, f"{base}/v1/models"))
+    status, body = await _get(session, f"{base}/v1/models")
+    # A few servers list nothing; with a model named, the first requests will tell.
+    unlisted = status == 404 and model is not None and body.lstrip()[:1] != b"<"
+    listing = _Models(data=[]) if unlisted else _listing(base, (status, body))
     names = tuple(entry.id for entry in listing.data)
     if model is None and not names:
         raise ServerRefused(f"{base}/v1/models lists no model; wait until one is loaded, or name it with --model")
