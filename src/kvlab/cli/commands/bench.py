@@ -81,6 +81,7 @@ def _run(options: argparse.Namespace) -> Answer:
     )
     with progress.load() as tell:
         result = api.bench(options.url, spec, output=options.output, progress=tell)
+    options.output = None  # written above, with a row per request beside it
 
     def show() -> RenderableType:
         from kvlab.reporting import terminal
