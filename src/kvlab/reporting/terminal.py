@@ -126,9 +126,29 @@ def compare(value: Compare) -> RenderableType:
         (name, f"{words.plain(file.file)} ({words.plain(file.format)})")
         for name, file in zip("AB", (value.a, value.b), strict=True)
     ]
-    left_out = [f"{words.label(item.metric)}: {words.plain(item.reason)}" for item in value.left_out]
-    tail: list[RenderableType] = [heading("Left out"), bullets(left_out)] if left_out else []
+    tail: list[RenderableType] = []
+    for title, lines in (("Why", _reasons(value.rows)), ("Left out", _left_out(value))):
+        tail += [heading(title), bullets(lines)] if lines else []
     return Group(heading("B against A"), facts(files), Text(), _comparison(value.rows), *tail)
+
+
+def _reasons(rows: tuple[ComparisonRow, ...]) -> list[str]:
+    """Each reason once, with the metrics it holds for."""
+    metrics: dict[str, list[str]] = {}
+    for row in rows:
+        if row.because:
+            metrics.setdefault(row.because, []).append(words.label(row.metric))
+    return [
+        f"{'all' if len(names) == len(rows) > 1 else ', '.join(names)}: {words.plain(reason)}"
+        for reason, names in metrics.items()
+    ]
+
+
+def _left_out(value: Compare) -> list[str]:
+    reasons: dict[str, list[str]] = {}
+    for item in value.left_out:
+        reasons.setdefault(item.reason, []).append(words.label(item.metric))
+    return [f"{', '.join(names)}: {words.plain(reason)}" for reason, names in reasons.items()]
 
 
 def _comparison(rows: tuple[ComparisonRow, ...]) -> RenderableType:
