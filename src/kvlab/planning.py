@@ -47,6 +47,7 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
         gpu=gpu,
         pool_bytes=max(0, pool.bytes) if pool else None,
         weights=weights,
+        share=_share(ask, planner),
     )
     carved = planner.carve(deployment)
     dtypes = _dtypes(planner, carved.kv.dtype)
@@ -146,7 +147,11 @@ def _ledger(
         text = "the source holds no weights to measure, so the pool is unknown: give --weights-gib X (or --pool-gib X)"
         return (), [Doubt("weights", text)]
     taken = [budget.weights_taken(weights, (ask.tp or 1) * ask.pp), _overhead(ask, planner)]
-    return budget.ledger(gpu, ask.util if ask.util is not None else planner.default_util, taken), []
+    return budget.ledger(gpu, _share(ask, planner), taken), []
+
+
+def _share(ask: Ask, planner: Planner) -> float | None:
+    return ask.util if ask.util is not None else planner.default_util(ask)
 
 
 def _overhead(ask: Ask, planner: Planner) -> budget.Taken:

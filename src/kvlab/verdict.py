@@ -100,7 +100,7 @@ def _dtype_moves(smaller: list[Alternative], carved: Carved, kv_flag: str) -> tu
 def _more_room(deployment: Deployment, carved: Carved, smaller: list[Alternative], kv_flag: str) -> tuple[Move, ...]:
     moves = list(_dtype_moves(smaller, carved, kv_flag))
     ask, gpu, capacity = deployment.ask, deployment.gpu, carved.capacity
-    util = ask.util
+    util = deployment.share
     if gpu is not None and capacity is not None and util is not None and util < 0.95 and ask.pool_gib is None:
         gained = round((0.95 - util) * gpu.usable_bytes)
         per_token = capacity.pool_bytes / capacity.tokens if capacity.tokens else 0

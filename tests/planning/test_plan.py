@@ -116,6 +116,14 @@ def test_a_guessed_overhead_keeps_its_range(qwen: Path) -> None:
     assert tokens.tolerance * plan.kv.bytes_per_token >= (pool.high - pool.low) / 2 - GIB / 100
 
 
+@pytest.mark.parametrize(("version", "share"), [("0.32.0", 0.92), ("0.20.0", 0.92), ("0.19.1", 0.9)])
+def test_the_default_share_is_the_versions_own(qwen: Path, version: str, share: float) -> None:
+    plan = api.plan(qwen, gpu_gib=100, weights_gib=15.3, engine_version=version)
+    left_free = next(line for line in plan.ledger if line.name == "left_free")
+    assert left_free.bytes == pytest.approx(-(1 - share) * 100 * GIB, abs=2)
+    assert any(move.text.startswith("--util 0.95") for move in plan.verdict.moves)
+
+
 def test_only_a_smaller_dtype_holds_it(qwen: Path) -> None:
     plan = api.plan(qwen, pool_gib=3, context=32768)
     assert plan.verdict.code == "fits_with_smaller_dtype"

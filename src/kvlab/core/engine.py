@@ -37,6 +37,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     gpu: Gpu | None
     pool_bytes: int | None
     weights: Weights | None = None
+    share: float | None = None
+    """Share of GPU memory that the engine claims; None when it has no such notion or the pool was given."""
 
 
 class Carved(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,8 +58,8 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
 
     dtypes: tuple[str, ...]
     """Cache dtypes to offer as alternatives, the default first."""
-    default_util: float | None
-    """The engine's default share of GPU memory (None: it has no such notion)."""
+    default_util: Callable[[Ask], float | None]
+    """The share of GPU memory that the asked version claims by default (None: it has no such notion)."""
     carve: Callable[[Deployment], Carved]
     token_bytes: Callable[[Model, Layout, str, int], int]
     """(model, layout, dtype, tp) -> bytes that one token adds on one rank, all layers, before paging and windows."""

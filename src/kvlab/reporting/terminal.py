@@ -184,8 +184,7 @@ def ab(value: Ab) -> RenderableType:
     if value.performance:
         parts += [heading("Performance, B against A (measured)"), _comparison(value.performance)]
     peaks = [("A", words.share(value.pool.a_peak_usage)), ("B", words.share(value.pool.b_peak_usage))]
-    filled = {True: "the load filled the pool", False: "the load never filled the pool", None: words.ABSENT}
-    parts += [heading("Peak cache use (read)"), facts([*peaks, ("pool", filled[value.pool.filled])])]
+    parts += [heading("Peak cache use (read)"), facts([*peaks, ("pool", words.filled(value.pool))])]
     parts += [Text(), quality(value.quality)] if value.quality else []
     parts += [Text(), prefix(value.prefix)] if value.prefix else []
     return Group(*parts)

@@ -7,7 +7,9 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from kvlab.core.judge import FULL
 from kvlab.core.quality import Interval
+from kvlab.core.record import PoolPeak
 from kvlab.core.units import seconds, size
 
 ABSENT: Final = "not seen"
@@ -149,3 +151,15 @@ def _quote(word: str) -> str:
         return shlex.quote(word)
     escaped = word.replace("\\", "\\\\").replace("'", "\\'")
     return f"$'{_written_out(escaped)}'"
+
+
+def filled(pool: PoolPeak) -> str:
+    """Whether the load reached what the pool allows, and by which measure."""
+    if pool.filled is None:
+        return "the engine does not say whether the load filled it"
+    if not pool.filled:
+        return "never filled: a larger cache could not show what it is worth"
+    peaks = [peak for peak in (pool.a_peak_usage, pool.b_peak_usage) if peak is not None]
+    if peaks and max(peaks) < FULL:
+        return "every slot was taken and requests waited, with bytes to spare in each slot"
+    return "filled by the load"

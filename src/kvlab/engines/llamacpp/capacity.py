@@ -262,7 +262,7 @@ def _same_pool(deployment: Deployment, carved: Carved, dtype: str) -> Deployment
 
 PLANNER = Planner(
     dtypes=tuple(STORAGES),
-    default_util=None,
+    default_util=lambda ask: None,
     carve=_carve,
     token_bytes=token_bytes,
     sequence_bytes=sequence_bytes,

@@ -162,7 +162,8 @@ def _refusal(plan: Carving, capacity: Capacity) -> tuple[Expected, ...]:
 
 PLANNER = Planner(
     dtypes=("bfloat16", "fp8", "int4_per_token_head"),
-    default_util=0.92,
+    # gpu_memory_utilization: 0.9 before 0.20
+    default_util=lambda ask: 0.92 if release(ask) >= (0, 20, 0) else 0.9,
     carve=carve,
     token_bytes=token_bytes,
     sequence_bytes=sequence_bytes,

@@ -52,7 +52,7 @@ def _memory(deployment: Deployment, carved: Carved) -> list[Flag]:
         )
     ]
     if ask.pool_gib is None:
-        util = ask.util if ask.util is not None else _PLANNER.default_util
+        util = ask.util if ask.util is not None else _PLANNER.default_util(ask)
         because = "share of device memory that vLLM claims: more cache against room for other processes and spikes"
         flags.append(Flag("--gpu-memory-utilization", f"{util:g}", because))
     elif deployment.pool_bytes is not None and not _cpu_gibibytes(deployment):
