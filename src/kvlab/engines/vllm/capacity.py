@@ -13,6 +13,7 @@ from kvlab.core.plan import Capacity, Expected, KvCost
 from kvlab.core.units import GIB
 from kvlab.engines.vllm.carving import Carving, carving, sequence_bytes, token_bytes
 from kvlab.engines.vllm.doubts import doubts
+from kvlab.engines.vllm.versions import release
 
 _ONE_NUMBER = (0, 20, 0)  # "KV cache size" became max_concurrency x max_model_len
 _NULL_BLOCK = (0, 30, 0)  # the fit check sets one block aside
