@@ -13,7 +13,7 @@ ORDER = [
     {"facts", "families", "engines", "readers"},
     {"options", "store", "machine", "source", "observe", "verdict", "supervisor"},
     {"planning", "launch", "load"},
-    {"prompts", "answers", "sharing", "lab", "settings"},
+    {"attach", "prompts", "answers", "sharing", "lab", "settings"},
     {"experiment", "gate", "showcase"},
     {"reporting"},
     {"api"},

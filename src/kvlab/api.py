@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kvlab.core.check import Check
     from kvlab.core.comparison import Compare
     from kvlab.core.engine import Gpu
+    from kvlab.core.observation import Observation
     from kvlab.core.quality import Prefix, Quality
     from kvlab.core.record import Record
     from kvlab.load.bench import BenchResult, BenchSpec
@@ -46,15 +47,27 @@ def plan_ask(source: str | PathLike[str], ask: Ask) -> Plan:
 def check(
     log: str | PathLike[str], *, plan: str | PathLike[str] | Plan | None = None, engine: str | None = None
 ) -> Check:
-    """The engine's log against a plan (a value, or a file of `kvlab plan --json`); without one, what it says."""
+    """The engine's log, or a running server's URL, against a plan (a value, or a file of `kvlab plan --json`).
+
+    Without a plan: what it says. Raises BadInput for a log that no known engine wrote, ServerRefused for a server
+    that does not answer.
+    """
     from kvlab.core.check import compare, listing
-    from kvlab.observe import read_log
     from kvlab.store import read
 
     planned = plan if isinstance(plan, Plan) or plan is None else read(plan, Plan, "plan")
-    if planned is None:
-        return listing(read_log(fspath(log), engine))
-    return compare(planned, read_log(fspath(log), engine or planned.engine.name))
+    observation = _observe(fspath(log), engine or (planned.engine.name if planned else None))
+    return listing(observation) if planned is None else compare(planned, observation)
+
+
+def _observe(source: str, engine: str | None) -> Observation:
+    if source.startswith(("http://", "https://")):
+        from kvlab.attach import read_server
+
+        return read_server(source, engine)
+    from kvlab.observe import read_log
+
+    return read_log(source, engine)
 
 
 def bench(

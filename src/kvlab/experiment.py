@@ -22,7 +22,7 @@ from kvlab.core.quality import Prefix, Quality
 from kvlab.core.record import Ab, Arm, Record, Run, RunRow
 from kvlab.lab import Lab
 from kvlab.launch import Server, start
-from kvlab.load.bench import BenchSpec, Prepared, prepare, result_file
+from kvlab.load.bench import BenchResult, BenchSpec, Prepared, prepare, result_file, save
 from kvlab.load.runner import run_load
 from kvlab.load.spec import LoadSpec, Progress
 from kvlab.observe import read_log
@@ -96,8 +96,8 @@ class Experiment:
         samples = tuple(_with_ratio(sample, plan) for sample in result.samples)
         result = msgspec.structs.replace(result, samples=samples, pool=_with_peak(result.pool, samples))
         document = result_file(spec, ready, result)
-        self.lab.save(f"{folder}/result.json", document)
-        self.lab.save_lines(f"{folder}/result.requests.jsonl", result.rows)
+        bench = BenchResult(metrics=document, rows=result.rows, pool=result.pool, samples=result.samples)
+        save(bench, self.lab.path(f"{folder}/result.json"))
         run = Run(
             block=block,
             arm=arm,

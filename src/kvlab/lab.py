@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -42,10 +42,6 @@ class Lab:
     def save(self, name: str, document: object) -> None:
         """Writes a step's result, whole or not at all."""
         store.write_atomic(self.path(name), store.encode(document))
-
-    def save_lines(self, name: str, rows: Iterable[msgspec.Struct]) -> None:
-        """Writes one JSON object a line, whole or not at all."""
-        store.write_atomic(self.path(name), b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
 
     def load(self, name: str, kind: type[T]) -> T:
         """Reads a step's result. Raises BadInput when the file is damaged."""

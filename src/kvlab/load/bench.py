@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from kvlab import __version__
+from kvlab import __version__, store
 from kvlab.core.errors import BadInput
 from kvlab.core.measure import MetricSample, PoolUse, RequestRow
 from kvlab.load import clock
@@ -23,6 +22,8 @@ from kvlab.load.summary import percentile_name, summarise
 
 SCHEMA = "kvlab/bench@1"
 _WARM_UP_TEXT = "Describe the weather of a small island in a few plain sentences."
+_SUSPECT_HITS = 0.1
+"""Hit rate from which prompts that share nothing must have been sent before."""
 _SPREAD = ("ttft", "tpot", "itl", "e2el")
 
 
@@ -47,6 +48,7 @@ class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[RequestRow, ...]
     pool: PoolUse
     samples: tuple[MetricSample, ...]
+    remarks: tuple[str, ...] = ()
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +71,11 @@ def bench(url: str, spec: BenchSpec, progress: OnProgress | None = None) -> Benc
         progress=progress,
     )
     return BenchResult(
-        metrics=result_file(spec, ready, result), rows=result.rows, pool=result.pool, samples=result.samples
+        metrics=result_file(spec, ready, result),
+        rows=result.rows,
+        pool=result.pool,
+        samples=result.samples,
+        remarks=tuple(remarks(spec, result)),
     )
 
 
@@ -200,8 +206,23 @@ def _own(spec: BenchSpec, ready: Prepared, result: LoadResult) -> dict[str, obje
             row.prompt_tokens is not None and expected[row.prompt_id] not in (None, row.prompt_tokens) for row in good
         ),
         "errors": _errors(result.rows),
+        "remarks": remarks(spec, result),
         "client_cpu_seconds": result.client_cpu_seconds,
     }
+
+
+def remarks(spec: BenchSpec, result: LoadResult) -> list[str]:
+    """What a reader of the numbers must know before believing them."""
+    found = []
+    hits = result.pool.prefix_hit_rate
+    if isinstance(spec.dataset, RandomTokens) and hits is not None and hits > _SUSPECT_HITS:
+        found.append(
+            f"{hits:.0%} of the prompt tokens came from the prefix cache, and these prompts share nothing: the server"
+            " was sent them before. Restart it, or give another --seed"
+        )
+    if result.failed:
+        found.append(f"{result.failed} of {len(result.rows)} requests failed; the latencies are those of the others")
+    return found
 
 
 def _errors(rows: Sequence[RequestRow]) -> dict[str, int]:
@@ -220,14 +241,8 @@ def save(result: BenchResult, path: Path) -> Path:
     """
     rows = path.with_suffix(".requests.jsonl")
     try:
-        _write(rows, b"".join(msgspec.json.encode(row) + b"\n" for row in result.rows))
-        _write(path, msgspec.json.format(msgspec.json.encode(result.metrics), indent=2) + b"\n")
+        store.write_atomic(rows, b"".join(msgspec.json.encode(row) + b"\n" for row in result.rows))
+        store.write_atomic(path, store.encode(result.metrics))
     except OSError as problem:
         raise BadInput(f"cannot write {path}: {problem.strerror}") from None
     return rows
-
-
-def _write(path: Path, data: bytes) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(data)
-    os.replace(partial, path)

@@ -6,7 +6,7 @@ shown through `words.plain`, so that it can neither style nor steer the terminal
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -86,7 +86,7 @@ def _lines(rows: tuple[CheckRow, ...]) -> list[RenderableType]:
     return [*out, heading("Why"), bullets(reasons)] if reasons else out
 
 
-def bench(metrics: Mapping[str, float], pool: PoolUse | None) -> RenderableType:
+def bench(metrics: Mapping[str, float], pool: PoolUse | None, remarks: Iterable[str] = ()) -> RenderableType:
     """The summary of one load run from the keys of vLLM's result file; what is absent is left out."""
     totals = [
         ("requests completed", words.number(metrics.get("completed"))),
@@ -102,7 +102,9 @@ def bench(metrics: Mapping[str, float], pool: PoolUse | None) -> RenderableType:
         if any(cell is not None for cell in cells):
             body.add_row(Text(title), *(Text(_ms(cell)) for cell in cells))
     parts: list[RenderableType] = [heading("Load run"), facts(totals), Text(), body]
-    return Group(*parts, *(_pool(pool) if pool else []))
+    noted = [words.plain(remark) for remark in remarks]
+    tail: list[RenderableType] = [heading("Before you believe it"), bullets(noted)] if noted else []
+    return Group(*parts, *(_pool(pool) if pool else []), *tail)
 
 
 def _ms(value: float | None) -> str:

@@ -9,7 +9,7 @@ import pytest
 from kvlab import api, engines
 from kvlab.core.observation import Observation
 from kvlab.core.units import MIB
-from kvlab.launch import start
+from kvlab.launch import Server, start
 from kvlab.observe import read_log
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "llamacpp"
@@ -148,3 +148,20 @@ def test_every_line_of_the_running_engine_agrees(
         found = api.check(tmp_path / "engine.log", plan=plan)
     assert [row for row in found.rows if row.verdict != "agrees"] == []
     assert len(found.rows) == 15
+
+
+@pytest.mark.e2e
+def test_a_running_server_is_checked_by_its_address(llama_server: Server, gemma: Path) -> None:
+    plan = api.plan(gemma, engine="llamacpp", context=8192, parallel=4)
+    rows = {row.name: row for row in api.check(llama_server.url, plan=plan).rows}
+    assert (rows["slots"].verdict, rows["slots"].seen) == ("agrees", 4)
+    assert (rows["n_ctx_slot"].verdict, rows["n_ctx_slot"].seen) == ("agrees", 2048)
+    assert rows["kv_full_bytes"].verdict == "not seen"
+    other = api.plan(gemma, engine="llamacpp", context=8192, parallel=2)
+    assert {row.name for row in api.check(llama_server.url, plan=other).rows if row.verdict == "differs"} == {
+        "slots",
+        "n_ctx_slot",
+    }
+    listed = {row.name: row.seen for row in api.check(llama_server.url).rows}
+    assert listed["slots"] == 4
+    assert listed["running"] == 0

@@ -87,7 +87,7 @@ def _run(options: argparse.Namespace) -> Answer:
         from kvlab.reporting import terminal
 
         numbers = {name: float(v) for name, v in result.metrics.items() if isinstance(v, int | float)}
-        return terminal.bench(numbers, result.pool)
+        return terminal.bench(numbers, result.pool, result.remarks)
 
     return Answer(result.metrics, show)
 

@@ -61,6 +61,8 @@ def _slots(page: str) -> dict[str, float]:
     working = [slot for slot in slots if slot.is_processing]
     used = sum(slot.n_prompt_tokens + sum(token.n_decoded for token in slot.next_token) for slot in working)
     found = {"slots": float(len(slots)), "kv_used_tokens": float(used)}
+    if len({slot.n_ctx for slot in slots}) == 1:
+        found["n_ctx_slot"] = float(slots[0].n_ctx)
     if len(slots) == 1:
         found["kv_used_ratio"] = used / slots[0].n_ctx
     return found

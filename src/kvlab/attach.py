@@ -1,0 +1,51 @@
+"""What a server that runs already says about itself: its metrics and info pages as an observation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kvlab import engines
+from kvlab.core.errors import BadInput, ServerRefused
+from kvlab.core.observation import Observation, Seen
+from kvlab.load import clock
+from kvlab.load.client import Connections
+from kvlab.load.server import contact
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
+_SECONDS = 20.0
+
+
+def read_server(url: str, engine: str | None = None) -> Observation:
+    """The numbers that the server at `url` states, each with the page it came from.
+
+    Raises ServerRefused when it does not answer, BadInput when it does not say which engine it is.
+    """
+
+    async def main(_: Callable[[], float]) -> Observation:
+        async with Connections(_SECONDS) as connections:
+            server = await contact(connections.fresh, url, None)
+            name = engine or server.engine
+            if name is None:
+                raise BadInput(f"{server.url} does not say which engine it is; name it with --engine")
+            return await _read(connections.fresh, server.url, name)
+
+    return clock.run(main)
+
+
+async def _read(session: ClientSession, url: str, engine: str) -> Observation:
+    metrics = engines.metric_map(engine)
+    pages = {}
+    for path in metrics.paths:
+        async with session.get(url + path) as answer:
+            if answer.status == 200:
+                pages[path] = await answer.text()
+    if not pages:
+        raise ServerRefused(f"{url} serves none of {', '.join(metrics.paths)}; start the engine with its metrics on")
+    source = f"{url} {' '.join(pages)}"
+    seen = tuple(
+        Seen(name=name, value=value, unit="", line=source) for name, value in sorted(metrics.read(pages).items())
+    )
+    return Observation(engine=engine, seen=seen)
