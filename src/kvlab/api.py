@@ -156,7 +156,7 @@ def quality(
     *,
     prompts: str | PathLike[str] | None = None,
     max_tokens: int = 64,
-    concurrency: int = 4,
+    concurrency: int = 1,
     on_step: OnStep | None = None,
 ) -> Quality:
     """Answers at temperature 0 of A, B and A again: two plans to launch, or the addresses of two running servers."""

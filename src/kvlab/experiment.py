@@ -92,6 +92,8 @@ class Experiment:
             metrics=engines.metric_map(server.command.engine),
             progress=self._load_progress,
         )
+        if gone := server.died():
+            raise gone  # what was measured ends somewhere in the run: not a run to keep
         folder, plan = self._folder(block), self.plans[arm]
         samples = tuple(_with_ratio(sample, plan) for sample in result.samples)
         result = msgspec.structs.replace(result, samples=samples, pool=_with_peak(result.pool, samples))

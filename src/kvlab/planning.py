@@ -29,6 +29,10 @@ CONTEXTS = (4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576)
 """Rows of the per-context table, in tokens."""
 
 
+_SECRETS = ("api-key", "hf-token", "token")
+"""Flags whose values must not reach a plan, a record or a report."""
+
+
 def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
     """The plan of `ask` for a model; `source` is how the user names it, for the launch command.
 
@@ -100,6 +104,11 @@ def _settled(ask: Ask) -> Ask:
     if ask.util is not None and not 0 < ask.util <= 1:
         raise BadInput(
             f"--util {ask.util:g} must be above 0 and at most 1, the share of GPU memory that the engine claims"
+        )
+    secret = next((name for name, _ in ask.engine_args if name.replace("_", "-").lower() in _SECRETS), None)
+    if secret is not None:
+        raise BadInput(
+            f"--engine-arg {secret} would write a secret into plans and records; set it in the engine's environment"
         )
     split = ask.pp * ask.dp
     tp = ask.tp if ask.tp is not None else max(1, (ask.gpus or split) // split)

@@ -31,7 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """A file of prompts; None: the ones that kvlab ships."""
     quality_tokens: int | None = 64
     """Longest answer in tokens; None: no quality step."""
-    quality_concurrency: int = 4
+    quality_concurrency: int = 1
     prefix_rounds: int | None = 4
     """Rounds of the prefix step; None: no such step."""
     prefix_tokens: int = 700

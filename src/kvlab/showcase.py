@@ -48,7 +48,7 @@ def settings(model: Path) -> Settings:
         dataset=RandomTokens(input_tokens=INPUT_TOKENS, output_tokens=OUTPUT_TOKENS),
         warm_up=2,
         quality_tokens=32,
-        quality_concurrency=4,
+        quality_concurrency=1,
         prefix_rounds=4,
         prefix_tokens=700,
     )

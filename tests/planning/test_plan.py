@@ -160,12 +160,14 @@ def test_a_context_above_the_models(qwen: Path) -> None:
         ({"tp": 7}, "7"),
         ({"pool_gib": -1}, "--pool-gib"),
         ({"context": 0}, "--context"),
+        ({"engine_args": {"api-key": "sk-1234"}}, "environment"),
     ],
 )
 def test_a_wrong_request_is_one_line_that_helps(qwen: Path, options: dict[str, object], words: str) -> None:
     with pytest.raises(KvlabError, match=words) as refusal:
         api.plan(qwen, **options)  # type: ignore[arg-type]
     assert "\n" not in str(refusal.value)
+    assert "sk-1234" not in str(refusal.value)
 
 
 def test_a_gpu_is_known_by_its_aliases() -> None:

@@ -9,7 +9,7 @@ import msgspec
 from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt, Model, Weights
 from kvlab.core.observation import Failure, Observation, Said
-from kvlab.core.plan import Ask, Capacity, Expected, KvCost, Launch, LedgerLine, Plan
+from kvlab.core.plan import Ask, Capacity, Expected, KvCost, Launch, LedgerLine
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,4 +136,3 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Part = Engine | Planner | Launcher | LogReader | MetricMap | Failures | TokenApi
-PlanText = Callable[[Plan], str]

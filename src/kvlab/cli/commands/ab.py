@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,7 +68,7 @@ def _run(options: argparse.Namespace) -> Answer:
         prefix_rounds=None if options.no_prefix else 4,
     )
     with progress.steps() as on_step:
-        record = api.ab(settings, options.lab, command=("kvlab", "ab", options.source), on_step=on_step)
+        record = api.ab(settings, options.lab, command=("kvlab", *sys.argv[1:]), on_step=on_step)
     found = record.ab
 
     def show() -> RenderableType:

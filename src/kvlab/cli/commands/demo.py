@@ -32,4 +32,4 @@ def _run(options: argparse.Namespace) -> Answer:
     return Answer(record.ab, show)
 
 
-COMMAND = Command("the whole loop on the embedded engine: about five minutes, ends in a report", _arguments, _run)
+COMMAND = Command("the whole loop on the embedded engine: about six minutes, ends in a report", _arguments, _run)

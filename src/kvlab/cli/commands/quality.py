@@ -19,7 +19,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--b", action="append", default=[], metavar="NAME=VALUE", help="what arm B sets: kv-dtype=q8_0")
     parser.add_argument("--prompts", metavar="FILE", help="prompts of the gate (default: the 48 shipped)")
     parser.add_argument("--max-tokens", type=count, default=64, help="longest answer (default: 64)")
-    parser.add_argument("--concurrency", type=count, default=4, help="requests in flight (default: 4)")
+    parser.add_argument(
+        "--concurrency", type=count, default=1, help="requests in flight (default: 1; more add batch noise)"
+    )
     parser.add_argument("--gate", action="store_true", help="exit 1 unless B is within the noise floor")
     add_arguments(parser)
 
