@@ -152,6 +152,11 @@ class Server:
         """The engine's name as people write it."""
         return engines.engine(self.command.engine).title
 
+    @property
+    def pid(self) -> int:
+        """The supervisor's process id: the engine and all it starts are below it."""
+        return self._process.pid
+
     def alive(self) -> bool:
         """Whether the engine still runs."""
         return self._process.poll() is None

@@ -54,7 +54,7 @@ def gone(processes: list[psutil.Process]) -> bool:
 def test_leaving_the_context_stops_everything(plan: Plan, tmp_path: Path) -> None:
     with start(plan, tmp_path / "engine.log") as server:
         assert server.alive()
-        processes = started_by(os.getpid())
+        processes = [psutil.Process(server.pid), *started_by(server.pid)]
         assert len(processes) >= 2  # the supervisor and the engine
     assert gone(processes)
     assert "listening on" in (tmp_path / "engine.log").read_text()
@@ -142,7 +142,7 @@ def test_a_missing_binary_says_how_to_get_it(plan: Plan, tmp_path: Path, monkeyp
 def test_an_engine_that_dies_says_so(plan: Plan, tmp_path: Path) -> None:
     with start(plan, tmp_path / "engine.log") as server:
         assert server.died() is None
-        engine = next(process for process in started_by(os.getpid()) if not process.children())
+        engine = next(process for process in started_by(server.pid) if not process.children())
         engine.kill()
         assert wait_for(lambda: not server.alive())
         assert "died while it was serving (exit code 137)" in str(server.died())
