@@ -44,6 +44,22 @@ def test_declared_formats(file: str, weights: str, cache: str | None) -> None:
     assert (model.weight_format, model.kv_cache_format) == (weights, cache)
 
 
+UNPLACED = struct.pack("<Q", 24) + b'{"a": {"dtype": "BF16"}}'
+
+
+def test_a_cache_scheme_without_numbers_is_no_format(tmp_path: Path) -> None:
+    config = json.loads(QWEN.read_text())
+    for scheme, wanted in (({}, None), ({"num_bits": 8}, None), ({"num_bits": 8, "type": "float"}, "fp8")):
+        config["quantization_config"] = {"quant_method": "compressed-tensors", "kv_cache_scheme": scheme}
+        (tmp_path / "a.json").write_text(json.dumps(config))
+        assert source.load(str(tmp_path / "a.json")).model.kv_cache_format == wanted
+
+
+def test_an_unknown_home_folder_is_one_line() -> None:
+    with pytest.raises(BadInput, match="home folder that does not exist"):
+        source.load("~no-such-user-here/config.json")
+
+
 def safetensors(path: Path, sizes: dict[str, int], short: int = 0) -> None:
     offset, header = 0, {"__metadata__": {"format": "pt"}}
     for name, size in sizes.items():
@@ -83,7 +99,7 @@ def test_short_and_damaged_weights(tmp_path: Path) -> None:
     safetensors(weights, {"a": 100}, short=1)
     with pytest.raises(BadInput, match="need 100 bytes, it holds 99"):
         source.load(str(tmp_path))
-    for data in (b"", b"12345678", struct.pack("<Q", 3) + b"{]}", struct.pack("<Q", 1 << 60) + b"{}"):
+    for data in (b"", b"12345678", struct.pack("<Q", 3) + b"{]}", struct.pack("<Q", 1 << 60) + b"{}", UNPLACED):
         weights.write_bytes(data)
         with pytest.raises(BadInput, match="safetensors"):
             source.load(str(tmp_path))

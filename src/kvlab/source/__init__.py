@@ -18,9 +18,12 @@ def load(text: str, *, revision: str | None = None) -> Loaded:
     """
     from kvlab.source import files
 
-    path = Path(text).expanduser()
     if not text.strip():
         raise BadInput("the source is empty; give a Hub id, a folder, a config.json or a GGUF file")
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:
+        raise BadInput(f"{text[:200]} names a home folder that does not exist; check the path") from None
     try:
         if path.is_dir():
             return files.load_folder(path)

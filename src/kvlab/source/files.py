@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from kvlab.core.config import Config
 from kvlab.core.errors import BadInput, nearest
 from kvlab.core.model import Origin
@@ -40,13 +42,7 @@ def load_folder(path: Path) -> Loaded:
 
     name = path.resolve().name
     loaded = from_config(read_config(found), Origin(name, "folder"), name, quant_config(path))
-    return Loaded(
-        origin=loaded.origin,
-        model=loaded.model,
-        layout=loaded.layout,
-        weights=safetensors.folder_weights(path),
-        doubts=loaded.doubts,
-    )
+    return replace(loaded, weights=safetensors.folder_weights(path))
 
 
 def read_config(path: Path, where: str | None = None) -> Config:
@@ -71,8 +67,6 @@ def from_config(config: Config, origin: Origin, name: str, quant: Config | None 
     understood = understand(config)
     described = facts.model(config, name, understood)
     if quant is not None and described.kv_cache_format is None:
-        from msgspec.structs import replace
-
         described = replace(described, kv_cache_format=facts.kv_cache_format(quant))
     return Loaded(
         origin=origin,

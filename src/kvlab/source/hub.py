@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Origin, Weights
 from kvlab.source.loaded import Loaded
@@ -37,13 +39,7 @@ def load_hub(text: str, revision: str | None) -> Loaded:
         # Only ModelOpt's checkpoints have the file.
         quant = None
     loaded = files.from_config(config, Origin(name, "hub", revision), name, quant)
-    return Loaded(
-        origin=loaded.origin,
-        model=loaded.model,
-        layout=loaded.layout,
-        weights=_weights(name, revision),
-        doubts=loaded.doubts,
-    )
+    return replace(loaded, weights=_weights(name, revision))
 
 
 def _fetch(name: str, file: str, revision: str | None) -> Path:

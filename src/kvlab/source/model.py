@@ -90,9 +90,9 @@ def kv_cache_format(config: Config) -> str | None:
         inner = nested.peek("kv_cache_quant_algo") if nested else None
         return inner.lower() if isinstance(inner, str) else None
     bits, kind = cache.peek("num_bits"), cache.peek("type")
-    if kind == "float":
-        return {8: "fp8", 4: "nvfp4"}.get(bits) if isinstance(bits, int) else None
-    return f"{kind}{bits}"
+    if not isinstance(bits, int) or not isinstance(kind, str):
+        return None
+    return {8: "fp8", 4: "nvfp4"}.get(bits) if kind == "float" else f"{kind}{bits}"
 
 
 def _dtype(config: Config) -> str | None:

@@ -14,12 +14,12 @@ MAX_HEADER_BYTES = 100_000_000
 
 
 class _Index(msgspec.Struct):
-    weight_map: dict[str, str] = {}
+    weight_map: dict[str, str]
     metadata: dict[str, object] = {}
 
 
 class _Tensor(msgspec.Struct):
-    data_offsets: tuple[int, int] = (0, 0)
+    data_offsets: tuple[int, int]
 
 
 def folder_weights(path: Path) -> Weights | None:
