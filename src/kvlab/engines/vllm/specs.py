@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from kvlab.core.layout import Layout, Row
+from kvlab.core.layout import Row
 from kvlab.core.units import ceil_div
 
 
@@ -81,8 +81,3 @@ def without_windows(specs: list[Spec]) -> list[Spec]:
     return [
         spec if spec.keeps == "state" else msgspec.structs.replace(spec, keeps="all", window=None) for spec in specs
     ]
-
-
-def chunked(layout: Layout) -> bool:
-    """Whether any layer attends within chunks."""
-    return any(layout.only("chunked"))

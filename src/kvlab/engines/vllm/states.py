@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvlab.core.engine import Gpu
+from kvlab.core.errors import BadInput
 from kvlab.core.layout import Layout, Row
 from kvlab.core.model import Model
 from kvlab.core.plan import Ask
@@ -33,13 +34,22 @@ def state_bytes(row: Row, model: Model, ask: Ask, tp: int) -> int:
         else:
             kept = "float32" if model.model_type in _FLOAT32_STATE else None
             dtype = recurrent or state.dtype or kept or general
-        total += state.values // tp * _WIDTH.get(dtype, 2)
+        total += state.values // tp * _width(dtype)
     return total
+
+
+def _width(dtype: str) -> int:
+    """Bytes of one value. Raises BadInput for a dtype of which vLLM keeps no state."""
+    if dtype not in _WIDTH:
+        raise BadInput(f"vLLM keeps no recurrent state in {dtype!r}; give --engine-arg mamba-ssm-cache-dtype=float32")
+    return _WIDTH[dtype]
 
 
 def _asked(ask: Ask, flag: str) -> str | None:
     value = ask.arg(flag)
-    return None if value in (None, "auto") else value
+    if value not in (None, "auto", *_WIDTH):
+        raise BadInput(f"--engine-arg {flag}={value}: vLLM takes auto, float32, float16 or bfloat16")
+    return None if value == "auto" else value
 
 
 def cache_mode(ask: Ask) -> str:
