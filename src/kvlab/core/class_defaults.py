@@ -32,6 +32,8 @@ NESTED_DEFAULTS: dict[str, dict[str, object]] = {
         "sliding_window": 4096,
     },
 }
+EXPANDED_LATENT = ("minicpm3",)
+"""Model types with latent attention that engines expand before caching; no key tells them from the others."""
 HEAD_DIMS = {
     # head_dim of the class, where published configs leave it out and hidden size / heads is another number
     # (gemma-3-12b: 256, not 3840 / 16).

@@ -6,16 +6,14 @@ vLLM 0.32 caches every head of MiniCPM3, keys and values both as wide as a key (
 from __future__ import annotations
 
 from kvlab.core.attention import HEADS, Heads, full_row, layer_count
+from kvlab.core.class_defaults import EXPANDED_LATENT
 from kvlab.core.config import Config
 from kvlab.core.family import Family
 from kvlab.core.layout import Layout
 
-MODEL_TYPES = ("minicpm3",)
-"""No key tells these from models whose latent is cached as it is."""
-
 
 def _claims(config: Config) -> bool:
-    return config.has("kv_lora_rank") and config.peek("model_type") in MODEL_TYPES
+    return config.has("kv_lora_rank") and config.peek("model_type") in EXPANDED_LATENT
 
 
 def _layout(config: Config) -> Layout:

@@ -6,6 +6,7 @@ https://arxiv.org/abs/2405.04434 (DeepSeek-V2), section 2.1: the cache holds kv_
 from __future__ import annotations
 
 from kvlab.core.attention import layer_count
+from kvlab.core.class_defaults import EXPANDED_LATENT
 from kvlab.core.config import Config
 from kvlab.core.family import Family
 from kvlab.core.layout import Layout, Row
@@ -23,8 +24,8 @@ _UNCACHED = (
 
 
 def _claims(config: Config) -> bool:
-    other = config.has("index_topk", "linear_attn_config", "index_head_dim") or config.peek("model_type") == "minicpm3"
-    return config.has("kv_lora_rank") and not other
+    other = config.has("index_topk", "linear_attn_config", "index_head_dim")
+    return config.has("kv_lora_rank") and not other and config.peek("model_type") not in EXPANDED_LATENT
 
 
 def _layout(config: Config) -> Layout:
