@@ -18,8 +18,7 @@ from kvlab.source.loaded import Loaded
 def load_file(path: Path) -> Loaded:
     """A config.json under any name, or a GGUF file."""
     if not path.is_file():
-        # A pipe would block, and a device never end.
-        raise BadInput(f"{path} is no regular file; give a config.json, its folder or a GGUF file")
+        raise _no_file(str(path))
     with path.open("rb") as file:
         magic = file.read(4)
     if magic == b"GGUF" or path.suffix.lower() == ".gguf":
@@ -48,11 +47,18 @@ def load_folder(path: Path) -> Loaded:
 def read_config(path: Path, where: str | None = None) -> Config:
     """The config in a file of believable size; `where` names the file in errors instead of its path."""
     where = where or str(path)
+    if not path.is_file():
+        raise _no_file(where)
     size = path.stat().st_size
     if size > parse.MAX_CONFIG_BYTES:
         kind = "weights" if path.suffix in (".safetensors", ".bin", ".pt", ".pth") else "something else"
         raise BadInput(f"{where} has {size:,} bytes: {kind}, not a config; give config.json, its folder or a GGUF file")
     return parse.config(path.read_bytes(), where)
+
+
+def _no_file(where: str) -> BadInput:
+    """A pipe would block, and a device never end."""
+    return BadInput(f"{where} is no regular file; give a config.json, its folder or a GGUF file")
 
 
 def quant_config(path: Path) -> Config | None:
