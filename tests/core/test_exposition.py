@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvlab.core.errors import BadInput
-from kvlab.core.exposition import Sample, samples, select
+from kvlab.core.exposition import Sample, samples
 
 
 def test_the_example_of_the_format_description() -> None:
@@ -28,8 +28,6 @@ def test_the_example_of_the_format_description() -> None:
     assert found[1].labels == {"path": "C:\\DIR\\FILE.TXT", "error": 'Cannot find file:\n"FILE.TXT"'}
     assert found[2] == Sample("metric_without_timestamp_and_labels", {}, 12.47)
     assert found[3].value == math.inf
-    assert select(found, "http_requests_total", {"code": "200"}) == [found[0]]
-    assert select(found, "http_requests_total", {"code": "500"}) == []
 
 
 @pytest.mark.parametrize("word", ["NaN", "nan", "-nan", "-nan(ind)"])

@@ -50,7 +50,15 @@ def listing(observation: Observation) -> Check:
     """What the log says, under the names that a plan would use: the last statement of each."""
     last = {item.name: item for item in observation.seen}
     rows = tuple(
-        CheckRow(name=name, unit=item.unit, planned=None, seen=item.value, verdict="not planned", line=item.line)
+        CheckRow(
+            name=name,
+            unit=item.unit,
+            planned=None,
+            seen=item.value,
+            verdict="not planned",
+            line=item.line,
+            line_number=item.line_number,
+        )
         for name, item in last.items()
     )
     return Check(engine=EngineId(observation.engine, observation.version or "unknown"), rows=rows)

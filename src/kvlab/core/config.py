@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kvlab.core.class_defaults import NESTED_DEFAULTS
-from kvlab.core.errors import BadInput, MissingFact
+from kvlab.core.errors import BadInput, MissingFact, shortened
 
 _LIMITS = (
     # Bounds far above any published model: a number beyond them is a typing error or another kind of file.
@@ -115,10 +115,16 @@ class Config:
         return None if values is None or key is None else [self.number(value, key, least) for value in values]
 
     def numbers_or_one(self, key: str) -> list[int]:
-        """The list of whole numbers under `key`, or the one number there as a list. Raises MissingFact without one."""
-        if isinstance(self._values.get(key), list):
-            return self.numbers(key) or [0]
-        return [self.need(key, least=0)]
+        """The list of whole numbers under `key`, or the one number there as a list.
+
+        Raises MissingFact without one, BadInput for an empty list.
+        """
+        if not isinstance(self._values.get(key), list):
+            return [self.need(key, least=0)]
+        found = self.numbers(key)
+        if not found:
+            raise self.bad(key, found, "a number, or a list of them")
+        return found
 
     def sub(self, *keys: str) -> Config | None:
         """The nested config under the first key that holds one; None when none does."""
@@ -153,9 +159,7 @@ class Config:
 
     def bad(self, key: str, value: object, wanted: str) -> BadInput:
         """The error for a value that cannot be used: what, where, and what would be right."""
-        shown = repr(value)
-        shown = shown if len(shown) <= 60 else shown[:57] + "..."
-        return BadInput(f"{self.where}: {self.path}{key} is {shown}; it must be {wanted}")
+        return BadInput(f"{self.where}: {self.path}{key} is {shortened(repr(value))}; it must be {wanted}")
 
     def _first(self, keys: tuple[str, ...]) -> str | None:
         """The first key with a value. Other spellings that say the same count as read; those that differ do not."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvlab.core.config import Config
+from kvlab.core.errors import shortened
 from kvlab.core.model import Doubt
 
 _SHAPE = (
@@ -112,7 +113,9 @@ def doubts(config: Config) -> tuple[Doubt, ...]:
         if not value or name in _HARMLESS or _has(name.lower(), _DRAFT) or _has(key, _SKIPPED):
             continue
         if _has(name.lower(), _TOUCHES):
-            found.append(Doubt(key, f"{_short(value)}: looks as if it changed the cache, and no rule reads it"))
+            found.append(
+                Doubt(key, f"{shortened(repr(value), 40)}: looks as if it changed the cache, and no rule reads it")
+            )
     return tuple(found)
 
 
@@ -123,8 +126,3 @@ def _sets_shape(key: str) -> bool:
 
 def _has(key: str, words: tuple[str, ...]) -> bool:
     return any(word in key for word in words)
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."

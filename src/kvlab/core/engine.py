@@ -38,7 +38,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     pool_bytes: int | None
     weights: Weights | None = None
     share: float | None = None
-    """Share of GPU memory that the engine claims; None when it has no such notion or the pool was given."""
+    """Share of GPU memory that the engine claims; None when it has no such notion. A given pool overrules it."""
 
 
 class Carved(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launcher(msgspec.Struct, frozen=True, kw_only=True):
-    """launch.py: the command line of a plan, and how a started server is recognised and stopped."""
+    """launch.py: the command line of a plan, and how to tell that a started server serves."""
 
     command: Callable[[Deployment, Carved, str], Launch]
     """(deployment, carved, source) -> argv with the trade-off behind each flag; "{port}" stands for the port."""
@@ -98,9 +98,10 @@ class LogReader(msgspec.Struct, frozen=True, kw_only=True):
 class MetricMap(msgspec.Struct, frozen=True, kw_only=True):
     """metrics.py: the engine's own metric names -> kvlab's words.
 
-    The words: running, waiting, kv_used_ratio, preemptions_total, prefix_queries_tokens_total,
-    prefix_hits_tokens_total, prompt_tokens_total, generation_tokens_total. A word whose metric is absent is absent,
-    never zero.
+    The words: running, waiting, kv_used_ratio, kv_used_tokens, preemptions_total, prefix_queries_tokens_total,
+    prefix_hits_tokens_total, prompt_tokens_total, generation_tokens_total; and what the engine states of its capacity
+    (kv_tokens, max_concurrency, num_gpu_blocks, block_size, slots, n_ctx_slot). A word whose metric is absent is
+    absent, never zero.
     """
 
     prefix: str

@@ -35,6 +35,11 @@ class ServerRefused(KvlabError):
     """A server could not be reached, or answered with something other than what was asked for."""
 
 
+def shortened(text: str, limit: int = 60) -> str:
+    """`text` for an error message: at most `limit` characters, the last three dots where it was cut."""
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Words that complete an error message: the closest known names, or all of them when none is close."""
     import difflib

@@ -7,11 +7,10 @@ exemplars and its "# EOF" are read as comments.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from kvlab.core.errors import BadInput
+from kvlab.core.errors import BadInput, shortened
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(,|(?=\}))')
@@ -46,12 +45,6 @@ def samples(text: str) -> list[Sample]:
     return found
 
 
-def select(found: Iterable[Sample], name: str, labels: Mapping[str, str] | None = None) -> list[Sample]:
-    """Samples called `name` whose labels include `labels`."""
-    wanted = (labels or {}).items()
-    return [sample for sample in found if sample.name == name and wanted <= sample.labels.items()]
-
-
 def _sample(line: str, number: int) -> Sample:
     start = _NAME.match(line.lstrip())
     if start is None:
@@ -81,6 +74,5 @@ def _number(text: str) -> float:
 
 
 def _bad(line: str, number: int) -> BadInput:
-    shown = line.strip()
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    shown = shortened(line.strip())
     return BadInput(f"line {number} is not Prometheus text: {shown!r}; give the body of the engine's /metrics page")

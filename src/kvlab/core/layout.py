@@ -53,8 +53,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind == "state":
             return 0
         heads = self.heads_on(tp)
-        scales = heads * (key.head_scale_bytes + (value.head_scale_bytes if self.v_dim else 0))
-        return key.row_bytes(heads * self.k_dim) + value.row_bytes(heads * self.v_dim) + scales
+        return key.row_bytes(heads * self.k_dim) + value.row_bytes(heads * self.v_dim)
 
     def kept(self, tokens: int) -> int:
         """Tokens that stay cached of a sequence of `tokens`."""

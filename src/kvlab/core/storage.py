@@ -1,4 +1,4 @@
-"""How an engine stores a cached vector: values packed in blocks, with the scales that go with them."""
+"""How an engine stores a cached vector: values packed in blocks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from kvlab.core.errors import BadInput
 
 
 class Storage(msgspec.Struct, frozen=True):
-    """A storage format: `block_bytes` bytes hold `block_values` values.
-
-    `head_scale_bytes` are kept beside every vector of every head and token, for keys and for values each.
-    """
+    """A storage format: `block_bytes` bytes hold `block_values` values."""
 
     name: str
     block_bytes: int
     block_values: int = 1
-    head_scale_bytes: int = 0
 
     def row_bytes(self, values: int) -> int:
         """Bytes of one row of `values` values. Raises BadInput when the row does not divide into blocks."""
