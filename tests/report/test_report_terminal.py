@@ -86,7 +86,7 @@ def test_the_launch_command_is_whole_on_a_narrow_screen() -> None:
 
 def test_a_plan_without_a_pool_says_what_is_missing() -> None:
     plan = replace(sample.plan(), capacity=None, ledger=(), alternatives=(), contexts=())
-    assert "name a GPU or give the pool" in " ".join(shown(terminal.plan(plan)).split())
+    assert "unknown: the verdict says why" in " ".join(shown(terminal.plan(plan)).split())
 
 
 def test_the_context_table_begins_with_the_dtype_in_use_and_shows_no_column_twice() -> None:

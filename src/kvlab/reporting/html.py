@@ -6,13 +6,13 @@ Every text of a model, a prompt, an answer or a log is escaped, and its control 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from kvlab import store
 from kvlab.core.record import Record
 from kvlab.core.units import seconds, size
 from kvlab.reporting import charts, sections, words
@@ -64,10 +64,5 @@ def _harmless(value: Any) -> Any:
 
 def _write(path: Path, content: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    store.write_atomic(path, content)
     return path

@@ -60,7 +60,7 @@ def _cost(value: Plan) -> list[tuple[str, str]]:
     if value.capacity:
         rows += _capacity(value.capacity)
     else:
-        rows.append(("pool", "unknown: name a GPU or give the pool to see how many requests fit"))
+        rows.append(("pool", "unknown: the verdict says why"))
     for line in value.layout:
         keeps = f"{size(line.bytes_per_token)} a token" if line.bytes_per_token else "nothing a token"
         window = f", the last {line.window:,} tokens" if line.window else ""
