@@ -118,6 +118,8 @@ def test_more_failures_than_chance(tmp_path: Path) -> None:
     many = changed(tmp_path, "many.json", a.name, failed=12, completed=12, total_input_tokens=120)
     assert of(compare(a, many), "failed").verdict == "worse"
     assert of(compare(many, a), "failed").verdict == "better"
+    uncounted = of(compare(a, changed(tmp_path, "null.json", a.name, failed=12, completed=None)), "failed")
+    assert (uncounted.verdict, uncounted.change) == ("inconclusive", None)
 
 
 def ours(path: Path, factor: float, latency_from: str, sent: str = "hash") -> Path:

@@ -24,6 +24,7 @@ from kvlab.core.comparison import ComparisonRow
 from kvlab.core.performance import compare_runs, percent, share
 from kvlab.core.quality import Prefix, Quality
 from kvlab.core.record import AbVerdict, PoolPeak, Run
+from kvlab.core.statistics import CHANCE, fisher
 
 Code = Literal["better", "worse", "no_difference_seen", "inconclusive"]
 
@@ -154,7 +155,7 @@ def _with_failures(found: _Finding, a: _Arm, b: _Arm) -> _Finding:
     counts = (
         f"{a.failed} of {a.failed + a.completed} requests failed in arm A, {b.failed} of {b.failed + b.completed} in B"
     )
-    if _fisher(a, b) >= 0.05:
+    if fisher((a.failed, a.completed), (b.failed, b.completed)) >= CHANCE:
         remark = f"{counts}, which may be chance; latencies compare the prompts that were answered in every run"
         return found._replace(because=(remark, *found.because))
     b_fails_more = b.failed * (a.failed + a.completed) > a.failed * (b.failed + b.completed)
@@ -165,14 +166,6 @@ def _with_failures(found: _Finding, a: _Arm, b: _Arm) -> _Finding:
         text = f"B fails {'more' if b_fails_more else 'fewer'} requests, while those it answers went the other way."
         return _Finding("inconclusive", text, because)
     return _Finding(code, f"B fails {'more' if b_fails_more else 'fewer'} requests than A. {found.text}", because)
-
-
-def _fisher(a: _Arm, b: _Arm) -> float:
-    """Probability of counts at least this uneven if both arms fail alike (Fisher's exact test, two-sided)."""
-    import numpy as np
-    from scipy.stats import fisher_exact
-
-    return float(fisher_exact(np.array([[a.failed, a.completed], [b.failed, b.completed]])).pvalue)
 
 
 def _with_pool(found: _Finding, pool: PoolPeak) -> _Finding:

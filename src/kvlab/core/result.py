@@ -7,6 +7,14 @@ from pathlib import Path
 
 import msgspec
 
+BENCH_SCHEMA = "kvlab/bench@1"
+"""Of the `kvlab` object in kvlab's own result files."""
+
+
+def rows_beside(path: Path) -> Path:
+    """Where kvlab keeps a row per request beside the result file `path`: X.json, X.requests.jsonl."""
+    return path.with_suffix(".requests.jsonl")
+
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """One result file.

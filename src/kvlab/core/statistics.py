@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Statistic = Literal["mean", "median", "p99"]
 
 LEVEL = 0.95
+CHANCE = 0.05
+"""Probability from which uneven counts of failures may be chance."""
 MINIMUM = {"mean": 5, "median": 8, "p99": 368}
 """Values below which a statistic gets no interval. Median: with 8 values the sample range is the 99 % interval of order
 statistics, with 5 it is not even 95 %. p99: the largest of n values lies above the 99th percentile with probability
@@ -60,6 +62,14 @@ def wilson(successes: int, n: int) -> Interval:
     low = 0.0 if successes == 0 else centre - half
     high = 1.0 if successes == n else centre + half
     return Interval(share, low, high)
+
+
+def fisher(a: tuple[int, int], b: tuple[int, int]) -> float:
+    """Probability of (failed, completed) counts at least this uneven if both sides fail alike (exact, two-sided)."""
+    import numpy as np
+    from scipy.stats import fisher_exact
+
+    return float(fisher_exact(np.array([a, b])).pvalue)
 
 
 def bootstrap_interval(

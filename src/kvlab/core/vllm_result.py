@@ -7,10 +7,12 @@ from collections.abc import Mapping
 
 LOAD_KEYS = ("num_prompts", "request_rate", "burstiness", "max_concurrency")
 """What describes the load rather than the engine's answer to it."""
+LATENCIES = ("ttft", "tpot", "itl", "e2el")
+"""First token, per output token, between tokens, whole request: "p99_ttft_ms" in the file."""
 _COUNTS = ("duration", "completed", "failed", "total_input_tokens", "total_output_tokens")
 _RATES = ("request_throughput", "request_goodput", "output_throughput", "total_token_throughput",
           "max_output_tokens_per_s", "max_concurrent_requests")  # fmt: skip
-_SPREAD = re.compile(r"(mean|median|std|p\d+(\.\d+)?)_(ttft|tpot|itl|e2el)_ms")
+_SPREAD = re.compile(rf"(mean|median|std|p\d+(\.\d+)?)_({'|'.join(LATENCIES)})_ms")
 
 
 def metrics_of(document: Mapping[str, object]) -> dict[str, float]:

@@ -11,6 +11,8 @@ import msgspec
 from kvlab import __version__, store
 from kvlab.core.errors import BadInput
 from kvlab.core.measure import MetricSample, PoolUse, RequestRow
+from kvlab.core.result import BENCH_SCHEMA, rows_beside
+from kvlab.core.vllm_result import LATENCIES
 from kvlab.load import clock
 from kvlab.load.client import Connections
 from kvlab.load.datasets import Dataset, PromptsFile, RandomTokens, SharedPrefix, fingerprint, read_prompts
@@ -20,11 +22,9 @@ from kvlab.load.server import Server, contact, metrics_of, tokens_of
 from kvlab.load.spec import LoadResult, LoadSpec, OnProgress, Progress, Prompt
 from kvlab.load.summary import percentile_name, summarise
 
-SCHEMA = "kvlab/bench@1"
 _WARM_UP_TEXT = "Describe the weather of a small island in a few plain sentences."
 _SUSPECT_HITS = 0.1
 """Hit rate from which prompts that share nothing must have been sent before."""
-_SPREAD = ("ttft", "tpot", "itl", "e2el")
 
 
 class BenchSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,7 +171,7 @@ def result_file(spec: BenchSpec, ready: Prepared, result: LoadResult) -> dict[st
     for name in ("max_output_tokens_per_s", "max_concurrent_requests"):
         document[name] = metrics.get(name)
     document["rtfx"] = 0.0
-    for metric in _SPREAD:
+    for metric in LATENCIES:
         for part in ("mean", "median", "std", *map(percentile_name, spec.percentiles)):
             document[f"{part}_{metric}_ms"] = metrics.get(f"{part}_{metric}_ms")
     document["kvlab"] = _own(spec, ready, result)
@@ -189,7 +189,7 @@ def _own(spec: BenchSpec, ready: Prepared, result: LoadResult) -> dict[str, obje
     expected = {prompt.id: prompt.expected_prompt_tokens for prompt in ready.prompts}
     good = [row for row in result.rows if row.error is None]
     return {
-        "schema": SCHEMA,
+        "schema": BENCH_SCHEMA,
         "version": __version__,
         "engine": spec.engine or ready.server.engine,
         "dataset": data,
@@ -239,7 +239,7 @@ def save(result: BenchResult, path: Path) -> Path:
     Each is complete or absent: it is written under another name first. Returns the path of the rows. Raises BadInput
     when the folder cannot be written to.
     """
-    rows = path.with_suffix(".requests.jsonl")
+    rows = rows_beside(path)
     try:
         store.write_atomic(rows, b"".join(msgspec.json.encode(row) + b"\n" for row in result.rows))
         store.write_atomic(path, store.encode(result.metrics))

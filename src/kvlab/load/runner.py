@@ -50,7 +50,7 @@ def run_load(
     async def main(arrival: Callable[[], float]) -> LoadResult:
         async with Connections(spec.timeout) as connections:
             server = await contact(connections.fresh, url, spec.model)
-            run = _Run(connections, server, spec, (arrival, progress))
+            run = _Run(connections, server, spec, arrival, progress)
             if warm_up:
                 await run.warm_up(warm_up)
             return await run.measure(prompts, metrics)
@@ -64,12 +64,14 @@ class _Run:
         connections: Connections,
         server: Server,
         spec: LoadSpec,
-        hooks: tuple[Callable[[], float], OnProgress | None],
+        arrival: Callable[[], float],
+        progress: OnProgress | None,
     ) -> None:
         self._connections = connections
         self._server = server
         self._spec = spec
-        self._arrival, self._progress = hooks
+        self._arrival = arrival
+        self._progress = progress
         self._phase: Literal["warm-up", "load"] = "load"
         self._rows: list[RequestRow] = []
         self._refused = 0

@@ -9,10 +9,8 @@ import msgspec
 
 from kvlab.core.errors import BadInput
 from kvlab.core.measure import RequestRow
-from kvlab.core.result import Reader, Result
+from kvlab.core.result import BENCH_SCHEMA, Reader, Result, rows_beside
 from kvlab.core.vllm_result import load_of, metrics_of
-
-_SCHEMA = "kvlab/bench@1"
 
 
 def _recognises(document: Mapping[str, object]) -> bool:
@@ -23,14 +21,16 @@ def _recognises(document: Mapping[str, object]) -> bool:
 def _read(document: Mapping[str, object], path: Path) -> Result:
     own = document["kvlab"]
     assert isinstance(own, dict)
-    if own["schema"] != _SCHEMA:
-        raise BadInput(f"{path} was written as {own['schema']}, this kvlab reads {_SCHEMA}; use the newer kvlab")
+    if own["schema"] != BENCH_SCHEMA:
+        raise BadInput(f"{path} was written as {own['schema']}, this kvlab reads {BENCH_SCHEMA}; use the newer kvlab")
+    if "latency_from" not in own:
+        raise BadInput(f"{path} does not say from when its latencies count (kvlab.latency_from); repeat the run")
     return Result(
         format="kvlab",
         metrics=metrics_of(document),
         load=load_of(document),
-        lists=_lists(path.with_suffix(".requests.jsonl")),
-        latency_from=str(own.get("latency_from", "sent")),
+        lists=_lists(rows_beside(path)),
+        latency_from=str(own["latency_from"]),
         prompts=str(own["prompts_sha256"]) if "prompts_sha256" in own else None,
     )
 

@@ -96,9 +96,9 @@ def bench(metrics: Mapping[str, float], pool: PoolUse | None, remarks: Iterable[
         ("output tokens a second", words.number(metrics.get("output_throughput"))),
         ("all tokens a second", words.number(metrics.get("total_token_throughput"))),
     ]
-    body = table(left("latency (measured)"), *(right(title) for _, title in STATISTICS))
+    body = table(left("latency (measured)"), *map(right, STATISTICS))
     for key, title in LATENCIES:
-        cells = [metrics.get(f"{statistic}_{key}_ms") for statistic, _ in STATISTICS]
+        cells = [metrics.get(f"{statistic}_{key}_ms") for statistic in STATISTICS]
         if any(cell is not None for cell in cells):
             body.add_row(Text(title), *(Text(_ms(cell)) for cell in cells))
     parts: list[RenderableType] = [heading("Load run"), facts(totals), Text(), body]

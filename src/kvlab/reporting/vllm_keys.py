@@ -10,4 +10,4 @@ LATENCIES: Final = (
     ("itl", "between tokens"),
     ("e2el", "whole request"),
 )
-STATISTICS: Final = (("mean", "mean"), ("median", "median"), ("std", "std"), ("p99", "p99"))
+STATISTICS: Final = ("mean", "median", "std", "p99")

@@ -11,6 +11,7 @@ from kvlab.core.judge import FULL
 from kvlab.core.quality import Interval
 from kvlab.core.record import PoolPeak
 from kvlab.core.units import seconds, size
+from kvlab.core.vllm_result import LATENCIES
 
 ABSENT: Final = "not seen"
 """What stands where an engine or a tool did not say a number."""
@@ -29,7 +30,6 @@ VERDICTS: Final[Mapping[str, str]] = {
     "no_difference_seen": "No difference seen",
     "inconclusive": "Inconclusive",
 }
-_ABBREVIATIONS: Final = frozenset({"ttft", "tpot", "itl", "e2el"})
 _SIGNS: Final[Mapping[str, str]] = {
     "agrees": "=",
     "differs": "!",
@@ -126,7 +126,7 @@ def label(name: str) -> str:
 def metric(name: str, unit: str) -> str:
     """A metric of vLLM's result file as words: "mean_ttft_ms" in ms is "mean TTFT"."""
     text = label(name).removesuffix(f" {unit}")
-    return " ".join(word.upper() if word in _ABBREVIATIONS else word for word in text.split(" "))
+    return " ".join(word.upper() if word in LATENCIES else word for word in text.split(" "))
 
 
 def counted(count: int, noun: str) -> str:
