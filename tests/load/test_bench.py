@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.measure import RequestRow
 from kvlab.load.bench import BenchSpec, bench, save
 from kvlab.load.datasets import PromptsFile, RandomTokens
+from kvlab.load.server import metrics_of, tokens_of
 from kvlab.load.spec import LoadSpec
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "results" / "vllm_0.32.json"
@@ -97,3 +99,9 @@ def test_the_engine_is_known_by_its_owner() -> None:
         server.models = plain(json.dumps(owner))
         with pytest.raises(ServerRefused, match="/tokenize did not answer with a list of token ids"):
             bench(server.url, spec)
+
+
+@pytest.mark.parametrize("ask", [metrics_of, tokens_of])
+def test_an_engine_that_is_not_known_is_refused_by_name(ask: Callable[[str], object]) -> None:
+    with pytest.raises(BadInput, match="no engine called 'vlm'; did you mean vllm"):
+        ask("vlm")

@@ -110,13 +110,13 @@ def _engine(owner: str | None) -> str | None:
 
 
 def metrics_of(engine: str | None) -> MetricMap | None:
-    """The engine's metric names; None for an engine that kvlab does not know."""
-    return engines.metric_map(engine) if engine in engines.names() else None
+    """The engine's metric names; None when it is not known which engine it is. Raises BadInput for an unknown name."""
+    return None if engine is None else engines.metric_map(engine)
 
 
 def tokens_of(engine: str | None) -> TokenApi:
-    """The engine's tokenizer endpoints. Raises BadInput when it has none that kvlab knows."""
-    if engine is None or engine not in engines.names():
+    """The engine's tokenizer endpoints. Raises BadInput for an unknown name, or when no engine is named."""
+    if engine is None:
         raise BadInput(
             "prompts of an exact length need the engine's tokenizer, and the server does not say which engine it is;"
             f" name it ({', '.join(engines.names())}) or give a prompts file"
