@@ -17,6 +17,13 @@ def test_plain_text_is_one_prompt_a_line(tmp_path: Path) -> None:
     assert [(prompt.id, prompt.output_tokens) for prompt in prompts] == [("0", 7), ("1", 7), ("2", 7)]
 
 
+@pytest.mark.parametrize(("name", "line"), [("p.txt", "one"), ("p.jsonl", '{"prompt": "one"}')])
+def test_a_byte_order_mark_is_no_part_of_a_prompt(tmp_path: Path, name: str, line: str) -> None:
+    file = tmp_path / name
+    file.write_text(line, encoding="utf-8-sig")
+    assert [prompt.text for prompt in read_prompts(file, 3, "completions")] == ["one"]
+
+
 def test_jsonl(tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
     file.write_text(

@@ -66,7 +66,7 @@ def read_prompts(path: Path, output_tokens: int, endpoint: Endpoint) -> tuple[Pr
     Raises BadInput for a file that is missing, empty or not text, and names the first line that cannot be used.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except FileNotFoundError:
         raise BadInput(f"no prompts file {path}") from None
     except UnicodeDecodeError as problem:
