@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
 from kvlab.core.class_defaults import NESTED_DEFAULTS
 from kvlab.core.errors import BadInput, MissingFact, shortened
+
+T = TypeVar("T")
 
 _LIMITS = (
     # Bounds far above any published model: a number beyond them is a typing error or another kind of file.
@@ -80,33 +83,15 @@ class Config:
 
     def flag(self, *keys: str) -> bool | None:
         """The truth value under the first key that has a value; None when none has."""
-        key = self._first(keys)
-        if key is None:
-            return None
-        value = self._values[key]
-        if not isinstance(value, bool):
-            raise self.bad(key, value, "true or false")
-        return value
+        return self._typed(keys, bool, "true or false")
 
     def text(self, *keys: str) -> str | None:
         """The string under the first key that has a value; None when none has."""
-        key = self._first(keys)
-        if key is None:
-            return None
-        value = self._values[key]
-        if not isinstance(value, str):
-            raise self.bad(key, value, "a string")
-        return value
+        return self._typed(keys, str, "a string")
 
     def items(self, *keys: str) -> list[object] | None:
         """The list under the first key that has a value; None when none has."""
-        key = self._first(keys)
-        if key is None:
-            return None
-        value = self._values[key]
-        if not isinstance(value, list):
-            raise self.bad(key, value, "a list")
-        return value
+        return self._typed(keys, list, "a list")
 
     def numbers(self, *keys: str, least: int = 0) -> list[int] | None:
         """The list of whole numbers under the first key that has a value; None when none has."""
@@ -139,6 +124,13 @@ class Config:
                 return self._children[key]
         return None
 
+    def need_sub(self, key: str) -> Config:
+        """The nested config under `key`. Raises BadInput when it holds none."""
+        nested = self.sub(key)
+        if nested is None:
+            raise self.bad(key, self.peek(key), "an object")
+        return nested
+
     def language(self) -> Config:
         """The config of the language model: this one, or the one nested in it that states the layers."""
         nested = self.sub(*TEXT_CONFIGS)
@@ -160,6 +152,15 @@ class Config:
     def bad(self, key: str, value: object, wanted: str) -> BadInput:
         """The error for a value that cannot be used: what, where, and what would be right."""
         return BadInput(f"{self.where}: {self.path}{key} is {shortened(repr(value))}; it must be {wanted}")
+
+    def _typed(self, keys: tuple[str, ...], kind: type[T], wanted: str) -> T | None:
+        key = self._first(keys)
+        if key is None:
+            return None
+        value = self._values[key]
+        if not isinstance(value, kind):
+            raise self.bad(key, value, wanted)
+        return value
 
     def _first(self, keys: tuple[str, ...]) -> str | None:
         """The first key with a value. Other spellings that say the same count as read; those that differ do not."""

@@ -29,9 +29,7 @@ def _claims(config: Config) -> bool:
 
 def _layout(config: Config) -> Layout:
     count = layer_count(config)
-    linear = config.sub("linear_attn_config")
-    if linear is None:
-        raise config.bad("linear_attn_config", config.peek("linear_attn_config"), "an object")
+    linear = config.need_sub("linear_attn_config")
     recurrent, attention = _split(linear, count)
     size, kernel = linear.need("head_dim"), linear.need("short_conv_kernel_size")
     width = linear.need("num_heads") * size

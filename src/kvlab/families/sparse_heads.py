@@ -24,9 +24,7 @@ def _claims(config: Config) -> bool:
 
 def _layout(config: Config) -> Layout:
     count = layer_count(config)
-    sparse = config.sub("sparse_attention_config")
-    if sparse is None:
-        raise config.bad("sparse_attention_config", config.peek("sparse_attention_config"), "an object")
+    sparse = config.need_sub("sparse_attention_config")
     rows = [full_row(range(count), heads(config))]
     if sparse.flag("use_sparse_attention") is False:
         return Layout(tuple(rows))
