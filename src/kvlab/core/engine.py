@@ -23,6 +23,22 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     compute_capability: tuple[int, int] | None = None
     source: str
     aliases: tuple[str, ...] = ()
+    vendor: str | None = None
+    """nvidia, amd, intel or apple."""
+    arch: str | None = None
+    """AMD's LLVM target ("gfx942"), or the maker's name of the design; None for CUDA, which has compute_capability."""
+    bf16_flops: float | None = None
+    """Dense rate of the matrix units in operations per second; None when the chip has none or nobody stated it."""
+    fp16_flops: float | None = None
+    """As bf16_flops; stated for chips without bf16."""
+    fp8_flops: float | None = None
+    fp4_flops: float | None = None
+    formats: tuple[str, ...] | None = None
+    """Floating point formats that the chip reads in hardware (fp16, bf16, fp8, fp4); None when unknown."""
+    driver_names: tuple[str, ...] = ()
+    """Names that the driver gives the card."""
+    pci_ids: tuple[str, ...] = ()
+    """PCI device ids, with ":revision" where cards share one."""
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
