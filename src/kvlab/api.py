@@ -160,7 +160,7 @@ def quality(
     on_step: OnStep | None = None,
 ) -> Quality:
     """Answers at temperature 0 of A, B and A again: two plans to launch, or the addresses of two running servers."""
-    from tempfile import TemporaryDirectory
+    from tempfile import mkdtemp
 
     from kvlab import gate
     from kvlab.prompts import load
@@ -168,12 +168,10 @@ def quality(
     asked = load(None if prompts is None else Path(prompts))
     tell = on_step or (lambda step: None)
     if isinstance(a, Plan) and isinstance(b, Plan):
-        with TemporaryDirectory(prefix="kvlab-") as folder:
-            return gate.gate_plans(
-                {"a": a, "b": b},
-                asked,
-                how=gate.How(max_tokens=max_tokens, concurrency=concurrency, logs=Path(folder), on_step=tell),
-            )
+        # The folder stays: when an engine fails, its log is what the error points to.
+        logs = Path(mkdtemp(prefix="kvlab-quality-"))
+        how = gate.How(max_tokens=max_tokens, concurrency=concurrency, logs=logs, on_step=tell)
+        return gate.gate_plans({"a": a, "b": b}, asked, how=how)
     if isinstance(a, str) and isinstance(b, str):
         how = gate.How(max_tokens=max_tokens, concurrency=concurrency, logs=Path(), on_step=tell)
         return gate.gate_servers(a, b, asked, how=how)

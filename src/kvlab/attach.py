@@ -10,6 +10,7 @@ from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.observation import Observation, Seen
 from kvlab.load import clock
 from kvlab.load.client import Connections
+from kvlab.load.reply import shorten
 from kvlab.load.server import contact
 
 if TYPE_CHECKING:
@@ -37,15 +38,24 @@ def read_server(url: str, engine: str | None = None) -> Observation:
 
 async def _read(session: ClientSession, url: str, engine: str) -> Observation:
     metrics = engines.metric_map(engine)
-    pages = {}
-    for path in metrics.paths:
-        async with session.get(url + path) as answer:
-            if answer.status == 200:
-                pages[path] = await answer.text()
+    pages = {path: text for path in metrics.paths if (text := await _page(session, url + path)) is not None}
     if not pages:
         raise ServerRefused(f"{url} serves none of {', '.join(metrics.paths)}; start the engine with its metrics on")
-    source = f"{url} {' '.join(pages)}"
+    source = " ".join(pages)
     seen = tuple(
         Seen(name=name, value=value, unit="", line=source) for name, value in sorted(metrics.read(pages).items())
     )
     return Observation(engine=engine, seen=seen)
+
+
+async def _page(session: ClientSession, url: str) -> str | None:
+    """The text of a page; None when the server does not serve it."""
+    from aiohttp import ClientError
+
+    try:
+        async with session.get(url) as answer:
+            return await answer.text() if answer.status == 200 else None
+    except (ClientError, TimeoutError, UnicodeDecodeError) as error:
+        raise ServerRefused(
+            f"{url} did not answer as a metrics page does: {shorten(str(error)) or type(error).__name__}"
+        ) from None

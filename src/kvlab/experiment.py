@@ -144,7 +144,7 @@ class Experiment:
             server.url,
             self.plans[arm].engine.name,
             rounds=self.settings.prefix_rounds or 0,
-            prefix_tokens=self.settings.prefix_tokens,
+            prefix_tokens=min(self.settings.prefix_tokens, _room_for_prefix(self.plans[arm])),
             progress=self._count_progress,
         )
         self.lab.save("prefix.json", found)
@@ -203,6 +203,8 @@ class Experiment:
         self._on_step(msgspec.structs.replace(self._at, done=done, total=total))
 
 
+LEAST_PREFIX = 150
+QUESTION_TOKENS = 80
 _ANSWERS = ("answers-a1.json", "answers-b.json", "answers-a2.json")
 
 
@@ -215,6 +217,11 @@ def _what(name: str) -> str:
     if name.startswith("answers"):
         return "answers for the quality gate"
     return "shared prefixes" if name.startswith("prefix") else "load"
+
+
+def _room_for_prefix(plan: Plan) -> int:
+    """Tokens that a prefix may have, with a question and an answer after it."""
+    return (plan.kv.context or 0) - QUESTION_TOKENS
 
 
 def _run_row(row: RequestRow) -> RunRow:
@@ -245,7 +252,7 @@ def _with_peak(pool: PoolUse, samples: tuple[MetricSample, ...]) -> PoolUse:
 def run_experiment(
     settings: Settings, plans: dict[ArmName, Plan], folder: Path, *, command: tuple[str, ...], on_step: OnStep
 ) -> Record:
-    """Runs, or takes up, the experiment in `folder`, and writes its report there.
+    """Runs, or takes up, the experiment in `folder`: its record, in which the report is not written yet.
 
     Raises BadInput when the arms name different engines, or when the folder is taken.
     """
@@ -255,6 +262,11 @@ def run_experiment(
         )
     if settings.a == settings.b:
         raise BadInput("both arms are the same configuration; say what B changes (--b kv-dtype=q8_0)")
+    if settings.prefix_rounds is not None and min(map(_room_for_prefix, plans.values())) < LEAST_PREFIX:
+        raise BadInput(
+            f"{min(plan.kv.context or 0 for plan in plans.values())} tokens a request leave no room for a shared prefix;"
+            " give more --context, or leave the prefix step out (--no-prefix)"
+        )
     lab = Lab(folder)
     with lab.claimed(settings):
         for arm, plan in plans.items():

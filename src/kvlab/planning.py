@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 
 from kvlab import engines
@@ -29,6 +31,15 @@ CONTEXTS = (4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576)
 """Rows of the per-context table, in tokens."""
 
 
+OWN_OPTIONS = frozenset(
+    {
+        *("tp", "pp", "dp", "dcp", "ep", "util", "block_size", "max_num_batched_tokens", "max_num_seqs"),
+        *("prefix_caching", "mamba_cache_mode"),
+        *("kv_dtype_k", "kv_dtype_v", "parallel", "kv_unified", "swa_full", "ubatch"),
+    }
+)
+"""Fields of Ask that some engines have and others do not."""
+_NOTHING_ASKED = Ask()
 _SECRETS = ("api-key", "hf-token", "token")
 """Flags whose values must not reach a plan, a record or a report."""
 
@@ -39,7 +50,7 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
     Raises KvlabError for a request that cannot be planned, naming what to change.
     """
     planner, identity = engines.planner(ask.engine), engines.engine(ask.engine)
-    ask = _settled(ask)
+    ask = _settled(ask, planner)
     gpu = _gpu(ask)
     weights = _weights(loaded, ask)
     lines, doubts = _ledger(gpu, ask, planner, weights)
@@ -55,7 +66,7 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
     )
     carved = planner.carve(deployment)
     dtypes = _dtypes(planner, carved.kv.dtype)
-    alternatives = tuple(_alternative(planner, deployment, carved, dtype) for dtype in dtypes)
+    alternatives = tuple(found for dtype in dtypes if (found := _alternative(planner, deployment, carved, dtype)))
     return Plan(
         source=loaded.origin,
         engine=EngineId(identity.name, ask.engine_version or identity.version),
@@ -64,7 +75,7 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
         ledger=lines + carved.cache_lines,
         capacity=carved.capacity,
         alternatives=alternatives,
-        contexts=tuple(_contexts(planner, deployment, carved, dtypes)),
+        contexts=tuple(_contexts(planner, deployment, dtypes)),
         verdict=judge(deployment, carved, alternatives, identity.kv_flag, weights_known=weights is not None),
         launch=_launch(deployment, carved, loaded.origin, source),
         expects=_expects(planner, deployment, carved, pool),
@@ -74,9 +85,9 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
 
 
 def _launch(deployment: Deployment, carved: Carved, origin: Origin, source: str) -> Launch:
-    """The command on the default port. A config file alone cannot be served: the model's name stands for it."""
+    """The command on the default port."""
     launcher = engines.launcher(deployment.ask.engine)
-    launch = launcher.command(deployment, carved, deployment.model.name if origin.kind == "config" else source)
+    launch = launcher.command(deployment, carved, _served(deployment.model.name, origin, source))
     port = str(launcher.default_port)
     return msgspec.structs.replace(
         launch,
@@ -89,8 +100,20 @@ def _launch(deployment: Deployment, carved: Carved, origin: Origin, source: str)
     )
 
 
-def _settled(ask: Ask) -> Ask:
-    """`--gpus` without a way to split means tensor parallelism over all of them."""
+def _served(name: str, origin: Origin, source: str) -> str:
+    """What an engine can serve: a config.json stands for its folder, a config of another name for its model."""
+    if origin.kind != "config":
+        return source
+    folder, file = os.path.split(source)
+    return (folder or ".") if file == "config.json" else name
+
+
+def _settled(ask: Ask, planner: Planner) -> Ask:
+    """The request with its GPUs split: `--gpus` alone means tensor parallelism over all of them.
+
+    Raises BadInput for a number out of range, an option that the engine does not have, or a secret.
+    """
+    _refuse_other_engines(ask, planner)
     for name in ("tp", "pp", "dp", "dcp", "ep", "gpus", "users", "parallel", "context", "block_size", "ubatch"):
         value = getattr(ask, name)
         if value is not None and value < 1:
@@ -105,7 +128,7 @@ def _settled(ask: Ask) -> Ask:
         raise BadInput(
             f"--util {ask.util:g} must be above 0 and at most 1, the share of GPU memory that the engine claims"
         )
-    secret = next((name for name, _ in ask.engine_args if name.replace("_", "-").lower() in _SECRETS), None)
+    secret = next((name for name, _ in ask.engine_args if name.lstrip("-").replace("_", "-").lower() in _SECRETS), None)
     if secret is not None:
         raise BadInput(
             f"--engine-arg {secret} would write a secret into plans and records; set it in the engine's environment"
@@ -115,6 +138,14 @@ def _settled(ask: Ask) -> Ask:
     if ask.gpus is not None and ask.gpus != tp * split:
         raise BadInput(f"--gpus {ask.gpus} is not --tp {tp} x --pp {ask.pp} x --dp {ask.dp} = {tp * split}")
     return msgspec.structs.replace(ask, tp=tp)
+
+
+def _refuse_other_engines(ask: Ask, planner: Planner) -> None:
+    """An option that the engine does not have would be dropped silently."""
+    for name in OWN_OPTIONS - planner.options:
+        if getattr(ask, name) != getattr(_NOTHING_ASKED, name):
+            known = ", ".join(sorted(f"--{option.replace('_', '-')}" for option in planner.options))
+            raise BadInput(f"--{name.replace('_', '-')} is no option of {ask.engine}; its own are {known}")
 
 
 def _gpu(ask: Ask) -> Gpu | None:
@@ -181,13 +212,13 @@ def _overhead(ask: Ask, planner: Planner) -> budget.Taken:
 
 
 def _layout_lines(planner: Planner, deployment: Deployment, carved: Carved) -> list[LayoutLine]:
-    model, tp, dtype = deployment.model, deployment.ask.tp or 1, carved.kv.dtype
+    model, ask, dtype = deployment.model, deployment.ask, carved.kv.dtype
     return [
         LayoutLine(
             kind=row.kind,
             layers=len(row.layers),
-            bytes_per_token=planner.token_bytes(model, Layout((row,)), dtype, tp),
-            bytes_per_sequence=planner.sequence_bytes(model, Layout((row,)), dtype, tp, carved.context),
+            bytes_per_token=planner.token_bytes(model, Layout((row,)), dtype, ask),
+            bytes_per_sequence=planner.sequence_bytes(model, Layout((row,)), dtype, ask, carved.context),
             window=row.window,
         )
         for row in deployment.layout.rows
@@ -198,7 +229,8 @@ def _dtypes(planner: Planner, current: str) -> tuple[str, ...]:
     return (current, *(dtype for dtype in planner.dtypes if dtype != current))
 
 
-def _alternative(planner: Planner, deployment: Deployment, carved: Carved, dtype: str) -> Alternative:
+def _alternative(planner: Planner, deployment: Deployment, carved: Carved, dtype: str) -> Alternative | None:
+    """The same pool in another dtype; None when the engine refuses that dtype for this model."""
     if dtype == carved.kv.dtype:
         other, room = carved, deployment
     else:
@@ -207,7 +239,7 @@ def _alternative(planner: Planner, deployment: Deployment, carved: Carved, dtype
             room = same_pool(deployment, carved, dtype)
             other = planner.carve(room)
         except KvlabError:
-            return Alternative(dtype, None, None, None)
+            return None
     capacity = other.capacity
     if capacity is None:
         return Alternative(dtype, None, None, None)
@@ -221,13 +253,13 @@ def _change_dtype(deployment: Deployment, carved: Carved, dtype: str) -> Deploym
     return msgspec.structs.replace(deployment, ask=ask)
 
 
-def _contexts(planner: Planner, deployment: Deployment, carved: Carved, dtypes: tuple[str, ...]) -> list[ContextLine]:
-    model, layout, tp = deployment.model, deployment.layout, deployment.ask.tp or 1
+def _contexts(planner: Planner, deployment: Deployment, dtypes: tuple[str, ...]) -> list[ContextLine]:
+    model, layout, ask = deployment.model, deployment.layout, deployment.ask
     lines = []
     for dtype in dtypes:
         for tokens in CONTEXTS:
             try:
-                size = planner.sequence_bytes(model, layout, dtype, tp, tokens)
+                size = planner.sequence_bytes(model, layout, dtype, ask, tokens)
             except KvlabError:
                 break
             room = deployment.pool_bytes

@@ -20,7 +20,7 @@ def judge(
             "no room for a cache: weights and overhead take all the memory that the engine may claim",
             (
                 Move("use a smaller or quantised model", None),
-                Move("split it over more GPUs with --tp", None),
+                Move("split it over more GPUs", None),
                 Move("raise --util when nothing else runs on this GPU", None),
             ),
         )
@@ -28,20 +28,18 @@ def judge(
         return _without_pool(deployment, carved, weights_known=weights_known)
     over = pool is not None and capacity.pool_bytes > pool
     if capacity.longest_request_tokens >= context and not over:
-        return Verdict(
-            "fits", _fits_text(deployment, carved, smaller), _more_room(deployment, carved, smaller, kv_flag)
-        )
+        return Verdict("fits", _fits_text(deployment, carved, smaller), _more_room(deployment, carved, smaller))
     holding = next((other for other in smaller if other.fits), None) if not over else None
     if holding is not None:
         text = (
             f"only {holding.kv_dtype} holds {context:,} tokens: {dtype} ends at {capacity.longest_request_tokens:,};"
-            f" add {kv_flag} {holding.kv_dtype}"
+            f" add --kv-dtype {holding.kv_dtype} (the engine's {kv_flag})"
         )
-        return Verdict("fits_with_smaller_dtype", text, _more_room(deployment, carved, smaller, kv_flag))
+        return Verdict("fits_with_smaller_dtype", text, _more_room(deployment, carved, smaller))
     if over:
         text = f"the caches take {size(capacity.pool_bytes)} and only {size(pool or 0)} are free for them"
         return Verdict(
-            "does_not_fit", text, (Move("lower --context or --parallel", None), *_dtype_moves(smaller, carved, kv_flag))
+            "does_not_fit", text, (Move("lower --context or --parallel", None), *_dtype_moves(smaller, carved))
         )
     longest = capacity.longest_request_tokens
     text = (
@@ -49,7 +47,7 @@ def judge(
         f" {longest:,} tokens; shorten the context or take a larger GPU"
     )
     shorten = Move(f"lower --context to {longest:,}", None)
-    return Verdict("does_not_fit", text, (shorten, *_more_room(deployment, carved, smaller, kv_flag)))
+    return Verdict("does_not_fit", text, (shorten, *_more_room(deployment, carved, smaller)))
 
 
 def _without_pool(deployment: Deployment, carved: Carved, *, weights_known: bool) -> Verdict:
@@ -89,16 +87,16 @@ def _smaller(alternatives: tuple[Alternative, ...], carved: Carved) -> list[Alte
     return sorted(more, key=lambda other: other.tokens or 0)
 
 
-def _dtype_moves(smaller: list[Alternative], carved: Carved, kv_flag: str) -> tuple[Move, ...]:
+def _dtype_moves(smaller: list[Alternative], carved: Carved) -> tuple[Move, ...]:
     have = carved.capacity.tokens if carved.capacity else 0
     return tuple(
-        Move(f"{kv_flag} {other.kv_dtype} (check the answers first: kvlab quality)", (other.tokens or 0) - have)
+        Move(f"--kv-dtype {other.kv_dtype} (check the answers first: kvlab quality)", (other.tokens or 0) - have)
         for other in smaller[:2]
     )
 
 
-def _more_room(deployment: Deployment, carved: Carved, smaller: list[Alternative], kv_flag: str) -> tuple[Move, ...]:
-    moves = list(_dtype_moves(smaller, carved, kv_flag))
+def _more_room(deployment: Deployment, carved: Carved, smaller: list[Alternative]) -> tuple[Move, ...]:
+    moves = list(_dtype_moves(smaller, carved))
     ask, gpu, capacity = deployment.ask, deployment.gpu, carved.capacity
     util = deployment.share
     if gpu is not None and capacity is not None and util is not None and util < 0.95 and ask.pool_gib is None:

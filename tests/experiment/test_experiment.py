@@ -23,6 +23,7 @@ from kvlab.settings import Settings, Step
 
 pytestmark = pytest.mark.e2e
 PROMPTS = 6
+SMALL = Load(dataset="random", prompts=PROMPTS, input_tokens=16, output_tokens=4, concurrency=2, rate=None, seed=3)
 
 
 def settings(model: Path, **changes: object) -> Settings:
@@ -32,9 +33,7 @@ def settings(model: Path, **changes: object) -> Settings:
         source=str(model),
         a=msgspec.structs.replace(arm, kv_dtype="f16"),
         b=msgspec.structs.replace(arm, kv_dtype="q4_0"),
-        load=Load(
-            dataset="random", prompts=PROMPTS, input_tokens=16, output_tokens=4, concurrency=2, rate=None, seed=3
-        ),
+        load=SMALL,
         dataset=RandomTokens(input_tokens=16, output_tokens=4),
         warm_up=1,
         quality_tokens=None,
@@ -106,6 +105,36 @@ def test_a_finished_step_is_not_done_again(gemma: Path, lab: tuple[Path, Record,
     assert done == {lost}
     assert again.runs[:2] == record.runs[:2]
     assert {step.text.split(":")[0] for step in steps} == {"arm B, block 3 of 4", "judging"}
+
+
+def test_quality_and_prefix_are_steps_too(gemma: Path, tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("\n".join(f"The number after {n} is" for n in range(6)))
+    arms = [msgspec.structs.replace(arm, context=2048) for arm in (settings(gemma).a, settings(gemma).b)]
+    whole = settings(gemma, a=arms[0], b=arms[1], quality_tokens=4, quality_prompts=str(prompts), prefix_rounds=2)
+    record = api.ab(whole, tmp_path / "lab")
+    assert record.ab is not None
+    quality, prefix = record.ab.quality, record.ab.prefix
+    assert quality is not None
+    assert prefix is not None
+    # one request at a time on a restarted engine: the same configuration says the same
+    assert quality.noise_floor.identical.value == 1.0
+    assert quality.candidate.prompts == 6
+    assert prefix.cold_ttft.value > prefix.warm_ttft.value
+    assert prefix.cached_share is not None
+    assert prefix.cached_share > 0.9
+    page = (tmp_path / "lab" / "report.html").read_text()
+    assert "The number after" in page or quality.candidate.identical.value == 1.0
+
+
+def test_a_quality_gate_without_a_load(gemma: Path, tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("\n".join(f"The number after {n} is" for n in range(6)))
+    options = settings(gemma)
+    plans = [api.plan_ask(gemma, options.a), api.plan_ask(gemma, options.b)]
+    found = api.quality(*plans, prompts=prompts, max_tokens=4)
+    assert found.noise_floor.identical.value == 1.0
+    assert found.candidate.failed == 0
 
 
 def test_other_settings_are_refused(gemma: Path, lab: tuple[Path, Record, list[Step]]) -> None:

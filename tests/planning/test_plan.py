@@ -105,6 +105,46 @@ def test_a_config_alone_has_no_weights_and_that_is_said(qwen: Path) -> None:
     assert "--weights-gib" in plan.verdict.text
 
 
+def test_a_config_json_stands_for_its_folder(qwen: Path) -> None:
+    assert api.plan(qwen, pool_gib=4).launch.argv[2] == str(qwen.parent)
+    other = qwen.rename(qwen.with_name("qwen.json"))
+    assert api.plan(other, pool_gib=4).launch.argv[2] == "qwen"
+
+
+def test_stages_and_shards_share_a_request(qwen: Path) -> None:
+    one = {line.context: line.bytes_per_sequence for line in api.plan(qwen).contexts if line.kv_dtype == "bfloat16"}
+    two = {
+        line.context: line.bytes_per_sequence for line in api.plan(qwen, pp=2).contexts if line.kv_dtype == "bfloat16"
+    }
+    assert all(two[tokens] * 2 == one[tokens] for tokens in one)  # 36 layers over two stages
+    sharded = api.plan(qwen, tp=16, dcp=2).contexts[0]
+    assert sharded.bytes_per_sequence * 16 == one[sharded.context]  # 8 heads over 16 ranks, tokens over 2
+
+
+@pytest.mark.parametrize(
+    ("options", "flag"),
+    [
+        ({"engine": "vllm", "parallel": 4}, "--parallel"),
+        ({"engine": "vllm", "swa_full": True}, "--swa-full"),
+        ({"engine": "llamacpp", "max_num_seqs": 4}, "--max-num-seqs"),
+        ({"engine": "llamacpp", "tp": 2}, "--tp"),
+        ({"engine": "llamacpp", "engine_args": {"ctx-size": "99"}}, "--context"),
+        ({"engine": "llamacpp", "engine_args": {"np": "9"}}, "--parallel"),
+        ({"engine": "llamacpp", "engine_args": {"port": "9"}}, "port"),
+        ({"engine": "vllm", "engine_args": {"max_model_len": "9"}}, "--context"),
+    ],
+)
+def test_what_an_engine_does_not_have_is_not_dropped(qwen: Path, options: dict[str, object], flag: str) -> None:
+    with pytest.raises(BadInput, match=flag):
+        api.plan(qwen, **options)  # type: ignore[arg-type]
+
+
+def test_llamacpp_without_prefix_caching(gemma: Path) -> None:
+    argv = api.plan(gemma, engine="llamacpp", prefix_caching=False, engine_args={"cont-batching": "true"}).launch.argv
+    assert "--no-cache-prompt" in argv
+    assert argv[-1] == "--cont-batching"
+
+
 def test_a_guessed_overhead_keeps_its_range(qwen: Path) -> None:
     plan = api.plan(qwen, gpu="rtx4090-24gb", weights_gib=15.3, context=4096)
     overhead = next(line for line in plan.ledger if line.name == "overhead")
@@ -161,6 +201,7 @@ def test_a_context_above_the_models(qwen: Path) -> None:
         ({"pool_gib": -1}, "--pool-gib"),
         ({"context": 0}, "--context"),
         ({"engine_args": {"api-key": "sk-1234"}}, "environment"),
+        ({"engine_args": {"--api-key": "sk-1234"}}, "environment"),
     ],
 )
 def test_a_wrong_request_is_one_line_that_helps(qwen: Path, options: dict[str, object], words: str) -> None:

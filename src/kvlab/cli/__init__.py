@@ -112,9 +112,9 @@ def _deliver(answer: Answer, *, as_json: bool, output: str | None) -> int:
             sys.stdout.write(document.decode())
             sys.stdout.flush()
             return answer.exit_code
-    from rich.console import Console
+    from kvlab.reporting import terminal
 
-    Console(highlight=False).print(answer.show())
+    terminal.show(answer.show())
     return answer.exit_code
 
 

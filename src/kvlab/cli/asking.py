@@ -12,7 +12,7 @@ from kvlab.core.plan import Ask
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Every argument of contract `kvlab plan SOURCE`, source and --strict excepted."""
     where = parser.add_argument_group("engine and GPU")
-    where.add_argument("--engine", default="vllm", help="vllm, llamacpp (default: vllm)")
+    where.add_argument("--engine", default="vllm", help="the engine, as kvlab engines lists them (default: vllm)")
     where.add_argument(
         "--engine-version", help="the version whose rules and log lines apply (default: the newest known)"
     )
@@ -93,7 +93,7 @@ def arms(options: argparse.Namespace) -> tuple[Ask, Ask]:
 def _arm(options: argparse.Namespace, settings: list[str]) -> Ask:
     from kvlab.cli.command import Parser
 
-    parser = Parser("kvlab ab")
+    parser = Parser("kvlab plan, for --a and --b")
     add_arguments(parser)
     known = {name for action in parser._actions for name in action.option_strings}
     own = argparse.Namespace(**{**vars(options), "engine_arg": list(options.engine_arg)})

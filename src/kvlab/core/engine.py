@@ -77,10 +77,12 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
     default_util: Callable[[Ask], float | None]
     """The share of GPU memory that the asked version claims by default (None: it has no such notion)."""
     carve: Callable[[Deployment], Carved]
-    token_bytes: Callable[[Model, Layout, str, int], int]
-    """(model, layout, dtype, tp) -> bytes that one token adds on one rank, all layers, before paging and windows."""
-    sequence_bytes: Callable[[Model, Layout, str, int, int], int]
-    """(model, layout, dtype, tp, tokens) -> bytes of one sequence on one rank before paging."""
+    token_bytes: Callable[[Model, Layout, str, Ask], int]
+    """(model, layout, dtype, ask) -> bytes that one token adds on one rank, all layers, before paging and windows."""
+    sequence_bytes: Callable[[Model, Layout, str, Ask, int], int]
+    """(model, layout, dtype, ask, tokens) -> bytes of one sequence on one rank before paging."""
+    options: frozenset[str]
+    """The fields of Ask, beside those that every engine has, that this engine honours. Others are refused."""
     guess_overhead: tuple[int, int, int]
     """Bytes that are neither weights nor cache, as (low, first guess, high)."""
     overhead_because: str

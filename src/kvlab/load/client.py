@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from kvlab.load.body import TimedBody
 
-KEY_VARIABLES = ("KVLAB_API_KEY", "OPENAI_API_KEY")
+KEY_VARIABLE = "KVLAB_API_KEY"
+"""Its own name: a key of another service is not sent to whatever address is named."""
 _CONNECT_SECONDS = 10.0
 # Below the 5 s after which uvicorn and llama.cpp close an idle connection: a request never meets a closing one.
 _KEEP_IDLE_SECONDS = 2.0
@@ -37,7 +38,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 def api_key() -> str | None:
     """The API key from the environment; it goes into the request header and nowhere else."""
-    return next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)
+    return os.environ.get(KEY_VARIABLE) or None
 
 
 class Connections:

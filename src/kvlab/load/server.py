@@ -10,7 +10,7 @@ import msgspec
 from kvlab import engines
 from kvlab.core.engine import MetricMap, TokenApi
 from kvlab.core.errors import BadInput, ServerRefused
-from kvlab.load.client import KEY_VARIABLES, connect_problem
+from kvlab.load.client import KEY_VARIABLE, connect_problem
 from kvlab.load.reply import server_message, shorten
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _listing(base: str, answer: tuple[int, bytes]) -> _Models:
     status, body = answer
     where = f"{base}/v1/models"
     if status in (401, 403):
-        raise ServerRefused(f"{where} answered {status}: it wants an API key; set {' or '.join(KEY_VARIABLES)}")
+        raise ServerRefused(f"{where} answered {status}: it wants an API key; set {KEY_VARIABLE}")
     if status != 200:
         raise ServerRefused(f"{where} answered {status}: {server_message(body[:4096]) or 'no message'}")
     try:

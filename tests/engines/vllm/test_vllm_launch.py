@@ -75,11 +75,6 @@ def test_the_config_file_says_the_same_as_the_command(gpu: Callable[..., Gpu]) -
     }
 
 
-def test_a_config_json_stands_for_its_folder(gpu: Callable[..., Gpu]) -> None:
-    assert launch(Ask(), gpu((9, 0)), source="models/m/config.json").argv[2] == "models/m"
-    assert launch(Ask(), gpu((9, 0)), source="models/m").argv[2] == "models/m"
-
-
 def test_tokenizer_endpoints_answer_as_recorded() -> None:
     """Answers of vLLM 0.32.0 with Gemma-3-270m."""
     api = engines.token_api("vllm")

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kvlab.cli.command import Answer, Command
+from kvlab.core.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,6 +24,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> Answer:
     from kvlab.api import check
 
+    if options.strict and options.plan is None:
+        raise BadInput("--strict compares with a plan: give --plan FILE")
     found = check(options.log, plan=options.plan, engine=options.engine)
 
     def show() -> RenderableType:

@@ -33,6 +33,8 @@ def _run(options: argparse.Namespace) -> Answer:
 
     sides: tuple[Plan, Plan] | tuple[str, str]
     if len(options.source) == 2:
+        if options.a or options.b:
+            raise BadInput("two addresses are compared as they are: --a and --b go with one model")
         sides = (options.source[0], options.source[1])
     elif len(options.source) == 1:
         a, b = arms(options)

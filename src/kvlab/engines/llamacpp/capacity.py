@@ -9,10 +9,12 @@ from kvlab.core.errors import BadInput, MissingFact
 from kvlab.core.layout import Layout, Row
 from kvlab.core.model import Doubt, Model
 from kvlab.core.plan import Ask, Capacity, Expected, KvCost, LedgerLine
-from kvlab.core.units import GIB, MIB
+from kvlab.core.units import GIB, MIB, round_up
+from kvlab.engines.llamacpp.arguments import check_arguments
 from kvlab.engines.llamacpp.cells import (
     AUTO_SLOTS,
     F32_BYTES,
+    PAD,
     STORAGES,
     UBATCH,
     Cells,
@@ -50,7 +52,7 @@ def _shape(deployment: Deployment, storage: Types) -> Cells:
     if _slots_follow(ask):
         return _fill_with_slots(deployment, storage, unified)
     if ask.context is None and ask.pool_gib is not None:
-        shape = cells(256 * slots, slots, unified=unified, ubatch=ubatch, swa_full=ask.swa_full)
+        shape = cells(PAD * slots, slots, unified=unified, ubatch=ubatch, swa_full=ask.swa_full)
         n_ctx = longest_context(deployment.layout, storage, round(ask.pool_gib * GIB), shape, native)
         if n_ctx == 0:
             raise BadInput(f"--pool-gib {ask.pool_gib:g} holds no context of 256 tokens in {slots} slots; give more")
@@ -83,7 +85,7 @@ def _fill_with_slots(deployment: Deployment, storage: Types, unified: bool) -> C
 
 def _check_native(model: Model, shape: Cells) -> None:
     roomy = shape.unified and shape.slots > 1
-    if model.context is not None and shape.n_ctx_seq > -(-model.context // 256) * 256 * (shape.slots if roomy else 1):
+    if model.context is not None and shape.n_ctx_seq > round_up(model.context, PAD) * (shape.slots if roomy else 1):
         raise BadInput(
             f"context {shape.n_ctx_seq:,} is above the {model.context:,} tokens that {model.name} was trained for;"
             " lower --context"
@@ -92,9 +94,10 @@ def _check_native(model: Model, shape: Cells) -> None:
 
 def _carve(deployment: Deployment) -> Carved:
     model, layout, ask = deployment.model, deployment.layout, deployment.ask
-    if (ask.tp or 1) > 1 or ask.pp > 1:
+    check_arguments(ask)
+    if (ask.tp or 1) > 1:
         raise BadInput(
-            "llama.cpp splits layers over GPUs with --tensor-split; kvlab plans it on one device: leave out --tp/--pp"
+            "kvlab plans llama.cpp on one device; give --gpu-gib with the memory of all, or leave out --gpus"
         )
     storage = _asked_types(ask)
     if storage.key != storage.value and any(row.kind == "latent" for row in layout.rows):
@@ -110,7 +113,7 @@ def _carve(deployment: Deployment) -> Carved:
     return Carved(
         kv=KvCost(
             dtype=storage.name,
-            bytes_per_token=token_bytes(model, layout, storage.name, 1),
+            bytes_per_token=token_bytes(model, layout, storage.name, ask),
             bytes_per_sequence=total_bytes(layout, one, storage),
             context=per_request,
         ),
@@ -226,18 +229,16 @@ def _doubts(model: Model, layout: Layout) -> list[Doubt]:
     return []
 
 
-def token_bytes(model: Model, layout: Layout, dtype: str, tp: int) -> int:
-    """Bytes that one token adds over all layers (llama.cpp has no tensor-parallel ranks: `tp` is 1)."""
+def token_bytes(model: Model, layout: Layout, dtype: str, ask: Ask) -> int:
+    """Bytes that one token adds over all layers, on one device."""
     storage = types(dtype)
-    return sum(len(row.layers) * row.layer_bytes(storage.key, storage.value, tp) for row in layout.rows)
+    return sum(len(row.layers) * row.layer_bytes(storage.key, storage.value) for row in layout.rows)
 
 
-def sequence_bytes(model: Model, layout: Layout, dtype: str, tp: int, tokens: int) -> int:
+def sequence_bytes(model: Model, layout: Layout, dtype: str, ask: Ask, tokens: int) -> int:
     """Bytes that a sequence of `tokens` keeps, before cells are padded and micro-batches added."""
     storage = types(dtype)
-    kept = sum(
-        len(row.layers) * row.kept(tokens) * row.layer_bytes(storage.key, storage.value, tp) for row in layout.rows
-    )
+    kept = sum(len(row.layers) * row.kept(tokens) * row.layer_bytes(storage.key, storage.value) for row in layout.rows)
     return kept + state_bytes(list(layout.only("state")), 1)
 
 
@@ -264,6 +265,7 @@ PLANNER = Planner(
     dtypes=tuple(STORAGES),
     default_util=lambda ask: None,
     carve=_carve,
+    options=frozenset({"kv_dtype_k", "kv_dtype_v", "parallel", "kv_unified", "swa_full", "ubatch", "prefix_caching"}),
     token_bytes=token_bytes,
     sequence_bytes=sequence_bytes,
     guess_overhead=(300 * MIB, 450 * MIB, 600 * MIB),

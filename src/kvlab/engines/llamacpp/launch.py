@@ -11,7 +11,6 @@ from kvlab.engines.llamacpp.cells import AUTO_SLOTS, UBATCH
 
 EMBEDDED = "embedded"
 """`--engine-arg embedded=true`: use the xllamacpp wheel even when a llama-server is on PATH."""
-_OURS = (EMBEDDED,)
 
 
 def _command(deployment: Deployment, carved: Carved, source: str) -> Launch:
@@ -48,8 +47,15 @@ def _command(deployment: Deployment, carved: Carved, source: str) -> Launch:
         flags.append(
             Flag("--swa-full", None, "window layers keep the whole context: prefixes can be reused, memory grows")
         )
-    flags += [Flag(f"--{name}", value, "passed on as given") for name, value in ask.engine_args if name not in _OURS]
+    if ask.prefix_caching is False:
+        flags.append(Flag("--no-cache-prompt", None, "every prompt is read in full: shared prefixes are paid again"))
+    flags += [_passed_on(name, value) for name, value in ask.engine_args if name != EMBEDDED]
     return Launch(argv=("llama-server", *_words(flags)), flags=tuple(flags))
+
+
+def _passed_on(name: str, value: str) -> Flag:
+    """A flag without an option of its own. llama-server's switches take no value: "true" stands for the bare flag."""
+    return Flag(f"--{name}", None if value == "true" else value, "passed on as given")
 
 
 def _planned(carved: Carved, name: str, otherwise: int) -> int:

@@ -166,6 +166,12 @@ PLANNER = Planner(
     # gpu_memory_utilization: 0.9 before 0.20
     default_util=lambda ask: 0.92 if release(ask) >= (0, 20, 0) else 0.9,
     carve=carve,
+    options=frozenset(
+        {
+            *("tp", "pp", "dp", "dcp", "ep", "util", "block_size", "max_num_batched_tokens", "max_num_seqs"),
+            *("prefix_caching", "mamba_cache_mode"),
+        }
+    ),
     token_bytes=token_bytes,
     sequence_bytes=sequence_bytes,
     guess_overhead=(GIB, 5 * GIB // 2, 7 * GIB),

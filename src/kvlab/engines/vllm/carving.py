@@ -10,7 +10,6 @@ from kvlab.core.layout import Layout, Row
 from kvlab.core.model import Model
 from kvlab.core.plan import Ask
 from kvlab.core.units import ceil_div
-from kvlab.engines.vllm import ENGINE
 from kvlab.engines.vllm.arguments import check_arguments
 from kvlab.engines.vllm.dtypes import TURBOQUANT, check_supported, resolve, row_bytes
 from kvlab.engines.vllm.groups import Group, group, stages
@@ -18,7 +17,7 @@ from kvlab.engines.vllm.parallel import check_parallel
 from kvlab.engines.vllm.platform import batched_tokens, block_size, capability, in_flight_tokens, on_cpu, switched_on
 from kvlab.engines.vllm.specs import Room, Spec, attention_spec, state_spec, without_windows
 from kvlab.engines.vllm.states import aligned_block, request_blocks, state_bytes
-from kvlab.engines.vllm.versions import Release, parse, release
+from kvlab.engines.vllm.versions import Release, release
 
 _KERNEL_BLOCK = 16  # the smallest block of the attention kernels that read unquantised layers
 _QUANTISED_INSIDE = (*TURBOQUANT, "ultraquant_4bit")
@@ -178,23 +177,31 @@ def _token_bytes(layout: Layout, dtype: str, tp: int, stage: range) -> int:
     return sum(row_bytes(row, dtype, tp, latent) * sum(layer in stage for layer in row.layers) for row in layout.rows)
 
 
-def token_bytes(model: Model, layout: Layout, dtype: str, tp: int) -> int:
-    """Bytes that one token adds on one rank in all layers, before paging and windows."""
-    return _token_bytes(layout, stored(model, layout, dtype), tp, range(_layer_count(model, layout)))
+def token_bytes(model: Model, layout: Layout, dtype: str, ask: Ask) -> int:
+    """Bytes that one token adds in all layers of the heaviest stage's rank, before paging and windows."""
+    word = stored(model, layout, dtype, ask)
+    return max(_token_bytes(layout, word, ask.tp or 1, stage) for stage in stages(_layer_count(model, layout), ask.pp))
 
 
-def sequence_bytes(model: Model, layout: Layout, dtype: str, tp: int, tokens: int) -> int:
-    """Bytes of one sequence on one rank before paging: windows bound what is kept, states come on top."""
-    word, latent = stored(model, layout, dtype), _mla_indexer(layout)
-    return sum(
-        len(row.layers) * (row_bytes(row, word, tp, latent) * row.kept(tokens) + state_bytes(row, model, Ask(), tp))
-        for row in layout.rows
+def sequence_bytes(model: Model, layout: Layout, dtype: str, ask: Ask, tokens: int) -> int:
+    """Bytes of one sequence on the heaviest stage's rank before paging: windows bound what is kept, states come on top.
+
+    Decode context parallelism leaves each rank its share of the tokens, and all of the states.
+    """
+    word, latent, tp = stored(model, layout, dtype, ask), _mla_indexer(layout), ask.tp or 1
+    held = ceil_div(tokens, ask.dcp)
+    layer = {
+        row: row_bytes(row, word, tp, latent) * row.kept(held) + state_bytes(row, model, ask, tp) for row in layout.rows
+    }
+    return max(
+        sum(layer[row] * sum(at in stage for at in row.layers) for row in layout.rows)
+        for stage in stages(_layer_count(model, layout), ask.pp)
     )
 
 
-def stored(model: Model, layout: Layout, dtype: str) -> str:
-    """The format behind a cache dtype when only that word is known. Raises BadInput on an unknown word."""
-    return dtype if dtype == "float32" else resolve(model, layout, dtype, parse(ENGINE.version), None)
+def stored(model: Model, layout: Layout, dtype: str, ask: Ask) -> str:
+    """The format behind a cache dtype whatever the GPU. Raises BadInput on a word that the version does not know."""
+    return dtype if dtype == "float32" else resolve(model, layout, dtype, release(ask), None)
 
 
 def _override(ask: Ask) -> int | None:

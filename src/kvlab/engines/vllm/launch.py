@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import msgspec
 
 from kvlab.core.engine import Carved, Deployment, Launcher
@@ -17,7 +15,7 @@ _PORT = 8000
 
 
 def _command(deployment: Deployment, carved: Carved, source: str) -> Launch:
-    model = _served(source)
+    model = source
     flags = [*_network(), *_memory(deployment, carved), *_parallel(deployment.ask), *_scheduler(deployment, carved)]
     flags += [_passed_on(name, value) for name, value in deployment.ask.engine_args]
     return Launch(
@@ -26,12 +24,6 @@ def _command(deployment: Deployment, carved: Carved, source: str) -> Launch:
         files={CONFIG_FILE: _config(model, flags)},
         flags=tuple(flags),
     )
-
-
-def _served(source: str) -> str:
-    """vLLM serves folders and Hub ids: a config.json stands for the folder that it lies in."""
-    folder, name = os.path.split(source)
-    return (folder or ".") if name == "config.json" else source
 
 
 def _network() -> list[Flag]:

@@ -1,0 +1,44 @@
+"""Engine arguments that have an option of their own, where the plan would otherwise not see them."""
+
+from __future__ import annotations
+
+from kvlab.core.errors import BadInput
+from kvlab.core.plan import Ask
+
+_OWN_OPTION = {
+    "model": "SOURCE",
+    "ctx-size": "--context",
+    "parallel": "--parallel",
+    "kv-unified": "--kv-unified",
+    "no-kv-unified": "--no-kv-unified",
+    "kv-unified-per-slot": "--context with --parallel",
+    "cache-type-k": "--kv-dtype-k",
+    "cache-type-v": "--kv-dtype-v",
+    "swa-full": "--swa-full",
+    "ubatch-size": "--ubatch",
+    "no-cache-prompt": "--no-prefix-caching",
+}
+_SHORT = {
+    "m": "model",
+    "c": "ctx-size",
+    "np": "parallel",
+    "kvu": "kv-unified",
+    "ctk": "cache-type-k",
+    "ctv": "cache-type-v",
+    "ub": "ubatch-size",
+}
+_CHOSEN = ("host", "port", "metrics", "slots", "no-slots", "log-verbosity", "lv", "verbosity", "log-disable")
+"""The address, and what kvlab needs to see the cache."""
+
+
+def check_arguments(ask: Ask) -> None:
+    """Raises BadInput for an engine argument that would overrule the plan, naming the option that says the same."""
+    for name, value in ask.engine_args:
+        flag = name.lstrip("-").replace("_", "-")
+        if flag in _CHOSEN:
+            raise BadInput(f"--engine-arg {name}: kvlab sets it to start and read the server; leave it out")
+        option = _OWN_OPTION.get(_SHORT.get(flag, flag))
+        if option is not None:
+            raise BadInput(f"--engine-arg {name}={value} would overrule the plan; use {option} instead")
+        if name.startswith("-"):
+            raise BadInput(f"--engine-arg {name}: write the flag without dashes, as {flag}=VALUE")
