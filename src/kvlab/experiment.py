@@ -264,7 +264,7 @@ def run_experiment(
         raise BadInput("both arms are the same configuration; say what B changes (--b kv-dtype=q8_0)")
     if settings.prefix_rounds is not None and min(map(_room_for_prefix, plans.values())) < LEAST_PREFIX:
         raise BadInput(
-            f"{min(plan.kv.context or 0 for plan in plans.values())} tokens a request leave no room for a shared prefix;"
+            f"{min(plan.kv.context or 0 for plan in plans.values())} tokens a request leave no room for a prefix;"
             " give more --context, or leave the prefix step out (--no-prefix)"
         )
     lab = Lab(folder)

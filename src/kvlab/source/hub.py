@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kvlab.core.errors import BadInput
-from kvlab.core.model import Origin, Weights
+from kvlab.core.model import Doubt, Origin, Weights
 from kvlab.source.loaded import Loaded
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
@@ -33,13 +33,28 @@ def load_hub(text: str, revision: str | None) -> Loaded:
     name, _, suffix = text.partition("@")
     revision = revision or suffix or None
     config = files.read_config(_fetch(name, "config.json", revision), f"{name}/config.json")
-    try:
-        quant = files.read_config(_fetch(name, "hf_quant_config.json", revision))
-    except BadInput:
-        # Only ModelOpt's checkpoints have the file.
-        quant = None
+    # Only ModelOpt's checkpoints have the file.
+    found = _fetch_if_there(name, "hf_quant_config.json", revision)
+    quant = None if found is None else files.read_config(found, f"{name}/hf_quant_config.json")
     loaded = files.from_config(config, Origin(name, "hub", revision), name, quant)
-    return replace(loaded, weights=_weights(name, revision))
+    weights, doubts = _weights(name, revision)
+    return replace(loaded, weights=weights, doubts=(*loaded.doubts, *doubts))
+
+
+def _fetch_if_there(name: str, file: str, revision: str | None) -> Path | None:
+    """As `_fetch`; None for a file that the model does not have."""
+    from huggingface_hub import errors
+
+    try:
+        return _fetch(name, file, revision)
+    except BadInput as refusal:
+        cause = refusal.__cause__
+        missing = isinstance(cause, errors.EntryNotFoundError)
+        offline = not isinstance(cause, errors.HfHubHTTPError)
+        if missing or offline:
+            # Offline, a cached model is read from what was downloaded; a file that was not is taken as not there.
+            return None
+        raise
 
 
 def _fetch(name: str, file: str, revision: str | None) -> Path:
@@ -51,28 +66,31 @@ def _fetch(name: str, file: str, revision: str | None) -> Path:
         get_hf_file_metadata(hf_hub_url(name, file, revision=revision), timeout=_TIMEOUT)
         return Path(hf_hub_download(name, file, revision=revision, etag_timeout=_TIMEOUT))
     except errors.HfHubHTTPError as error:
-        raise _line(error, name, file, revision) from None
+        raise _line(error, name, file, revision) from error
     except Exception as error:
         cached = try_to_load_from_cache(name, file, revision=revision)
         if isinstance(cached, str):
             return Path(cached)
-        raise _line(error, name, file, revision) from None
+        raise _line(error, name, file, revision) from error
 
 
-def _weights(name: str, revision: str | None) -> Weights | None:
-    from huggingface_hub import HfApi
+def _weights(name: str, revision: str | None) -> tuple[Weights | None, tuple[Doubt, ...]]:
+    """Bytes of the tensors; the plan stands without them, and then says why they are not known."""
+    from huggingface_hub import HfApi, errors
 
     try:
         found = HfApi().get_safetensors_metadata(name, revision=revision)
-    except Exception:
-        # The plan stands without weight bytes; it then asks for --weights-gib.
-        return None
+    except errors.NotASafetensorsRepoError:
+        return None, ()
+    except Exception as error:
+        text = f"the Hub's safetensors headers could not be read ({type(error).__name__}); give --weights-gib X"
+        return None, (Doubt("weights", text),)
     total = sum(
         tensor.data_offsets[1] - tensor.data_offsets[0]
         for file in found.files_metadata.values()
         for tensor in file.tensors.values()
     )
-    return Weights(total, "computed", f"sum of the tensors in {len(found.files_metadata)} safetensors headers")
+    return Weights(total, "computed", f"sum of the tensors in {len(found.files_metadata)} safetensors headers"), ()
 
 
 def _line(error: Exception, name: str, file: str, revision: str | None) -> BadInput:

@@ -61,7 +61,7 @@ def _shape(deployment: Deployment, storage: Types) -> Cells:
             raise MissingFact("the model does not state its context; give --context N")
         n_ctx = native if unified else native * slots
     else:
-        per_user = ask.users is not None and ask.parallel is None and not unified
+        per_user = ask.users is not None and ask.parallel is None
         n_ctx = ask.context * slots if per_user else ask.context
     return cells(n_ctx, slots, unified=unified, ubatch=ubatch, swa_full=ask.swa_full)
 
