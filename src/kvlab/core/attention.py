@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from kvlab.core.class_defaults import EVERY_NTH_FULL, HEAD_DIMS
+from kvlab.core.class_defaults import DRAFT_LAYERS, EVERY_NTH_FULL, HEAD_DIMS
 from kvlab.core.config import LAYER_KEYS, Config
 from kvlab.core.errors import MissingFact, UnknownModel
 from kvlab.core.layout import Row
@@ -31,6 +31,13 @@ class Heads(msgspec.Struct, frozen=True):
 def layer_count(config: Config) -> int:
     """Layers of the trunk; draft (MTP) layers are not among them."""
     return config.need(*LAYER_KEYS)
+
+
+def draft_layers(config: Config) -> range:
+    """Numbers of the draft (MTP) layers that the checkpoint has after its trunk; empty when it has none."""
+    count = layer_count(config)
+    stated = config.maybe("num_nextn_predict_layers", "mtp_num_hidden_layers", least=0)
+    return range(count, count + (DRAFT_LAYERS.get(model_type(config) or "", 0) if stated is None else stated))
 
 
 def kv_heads(config: Config) -> int:
@@ -149,6 +156,12 @@ def slides(config: Config, kind: str) -> bool:
         f"{config.where}: {config.path}layer_types names {kind!r}, which kvlab does not know for model_type"
         f" {model_type(config)!r}; its cache cannot be planned"
     )
+
+
+def drafts(config: Config, *trunk: Row) -> tuple[Row, ...]:
+    """Draft (MTP) layers that keep what the layers of `trunk` keep."""
+    layers = tuple(draft_layers(config))
+    return tuple(msgspec.structs.replace(row, layers=layers) for row in trunk) if layers else ()
 
 
 def full_row(layers: Iterable[int], kept: Heads) -> Row:

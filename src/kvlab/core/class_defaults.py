@@ -44,6 +44,11 @@ HEAD_DIMS = {
     "gemma3n_text": 256,
     "gemma4_text": 256,
 }
+DRAFT_LAYERS = {
+    # Draft (MTP) layers of the class, where published configs do not state them.
+    "qwen3_next": 1,
+    "mimo_v2_flash": 1,
+}
 EVERY_NTH_FULL = {
     # Every n-th layer keeps all tokens, where the config lists no layers: n (configuration_gemma2.py, ...).
     "gemma2": 2,

@@ -20,6 +20,8 @@ class State(msgspec.Struct, frozen=True):
     """Values of one layer and one sequence, all ranks together."""
     dtype: str | None = None
     """The dtype that the config asks for ("float32"); None leaves it to the engine."""
+    taps: int | None = None
+    """Inputs of a convolution among `values`, each of values / taps; engines that check drafted tokens keep more."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +66,8 @@ class Layout(msgspec.Struct, frozen=True):
     """All rows of a model. Layers in no row share another layer's cache, or keep none."""
 
     rows: tuple[Row, ...]
+    draft: tuple[Row, ...] = ()
+    """Rows of the checkpoint's own draft (MTP) layers, numbered after the trunk's; kept only by engines that draft."""
 
     def only(self, *kinds: RowKind) -> Iterable[Row]:
         """Rows of the given kinds, in order."""

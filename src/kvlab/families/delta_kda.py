@@ -34,7 +34,7 @@ def _layout(config: Config) -> Layout:
     size, kernel = linear.need("head_dim"), linear.need("short_conv_kernel_size")
     width = linear.need("num_heads") * size
     linear.understood(*_UNSTORED)
-    state = (State("conv", 3 * width * (kernel - 1)), State("ssm", width * size))
+    state = (State("conv", 3 * width * (kernel - 1), taps=kernel - 1), State("ssm", width * size))
     rows = [Row(kind="state", layers=recurrent, state=state)] if recurrent else []
     return Layout((*rows, *_attention(config, attention)))
 

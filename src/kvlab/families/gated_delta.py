@@ -6,7 +6,7 @@ https://arxiv.org/abs/2412.06464: a layer keeps one matrix of key size x value s
 
 from __future__ import annotations
 
-from kvlab.core.attention import attention_rows, layer_count, layer_kinds, slides
+from kvlab.core.attention import attention_rows, drafts, layer_count, layer_kinds, slides
 from kvlab.core.config import Config
 from kvlab.core.family import Family
 from kvlab.core.layout import Layout, Row, State
@@ -20,8 +20,9 @@ def _layout(config: Config) -> Layout:
     count = layer_count(config)
     recurrent = _recurrent(config, count)
     attention = [layer for layer in range(count) if layer not in recurrent]
+    rows = attention_rows(config, attention)
     return Layout(
-        (Row(kind="state", layers=tuple(recurrent), state=_state(config)), *attention_rows(config, attention))
+        (Row(kind="state", layers=tuple(recurrent), state=_state(config)), *rows), draft=drafts(config, *rows)
     )
 
 
@@ -43,7 +44,7 @@ def _state(config: Config) -> tuple[State, State]:
     config.understood("linear_allow_neg_eigval", "linear_use_gate")
     matrix = values * config.need("linear_key_head_dim")
     return (
-        State("conv", (2 * keys + values) * (kernel - 1)),
+        State("conv", (2 * keys + values) * (kernel - 1), taps=kernel - 1),
         State("ssm", matrix, config.text("mamba_ssm_dtype", "mamba_ssm_cache_dtype")),
     )
 

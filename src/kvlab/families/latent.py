@@ -5,7 +5,7 @@ https://arxiv.org/abs/2405.04434 (DeepSeek-V2), section 2.1: the cache holds kv_
 
 from __future__ import annotations
 
-from kvlab.core.attention import layer_count
+from kvlab.core.attention import drafts, layer_count
 from kvlab.core.class_defaults import EXPANDED_LATENT
 from kvlab.core.config import Config
 from kvlab.core.family import Family
@@ -31,7 +31,8 @@ def _claims(config: Config) -> bool:
 def _layout(config: Config) -> Layout:
     config.understood(*_UNCACHED)
     width = config.need("kv_lora_rank") + config.need("qk_rope_head_dim", least=0)
-    return Layout((Row(kind="latent", layers=tuple(range(layer_count(config))), heads=1, k_dim=width),))
+    trunk = Row(kind="latent", layers=tuple(range(layer_count(config))), heads=1, k_dim=width)
+    return Layout((trunk,), draft=drafts(config, trunk))
 
 
 latent = Family(name="latent", claims=_claims, layout=_layout)

@@ -19,7 +19,8 @@ def _layout(config: Config) -> Layout:
     attention = [layer for layer in range(count) if layer not in short]
     width = config.maybe("conv_dim") or config.need(*HIDDEN)
     # The last L - 1 inputs of every channel.
-    state = State("conv", width * (config.need("conv_L_cache") - 1))
+    taps = config.need("conv_L_cache") - 1
+    state = State("conv", width * taps, taps=taps)
     config.understood("conv_bias", "conv_dim_out", "conv_use_xavier_init")
     return Layout((Row(kind="state", layers=tuple(short), state=(state,)), *attention_rows(config, attention)))
 

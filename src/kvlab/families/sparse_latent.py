@@ -7,7 +7,7 @@ one 32-bit scale per 128 values).
 
 from __future__ import annotations
 
-from kvlab.core.attention import layer_count, layer_kinds
+from kvlab.core.attention import drafts, layer_count, layer_kinds
 from kvlab.core.config import Config
 from kvlab.core.errors import MissingFact, UnknownModel
 from kvlab.core.family import Family
@@ -40,7 +40,9 @@ def _layout(config: Config) -> Layout:
         raise UnknownModel(f"{config.where}: layer_types names {kind!r} beside sparse latent attention")
     width = config.need("kv_lora_rank") + config.need("qk_rope_head_dim", least=0)
     indexer = Row(kind="indexer", layers=_leaders(config, count), heads=1, k_dim=config.need("index_head_dim"))
-    return Layout((Row(kind="latent", layers=tuple(range(count)), heads=1, k_dim=width), indexer))
+    latent = Row(kind="latent", layers=tuple(range(count)), heads=1, k_dim=width)
+    # A draft layer has an indexer of its own even where the trunk shares them.
+    return Layout((latent, indexer), draft=drafts(config, latent, indexer))
 
 
 def _leaders(config: Config, count: int) -> tuple[int, ...]:

@@ -6,6 +6,8 @@ https://arxiv.org/abs/2312.00752, https://arxiv.org/abs/2405.21060
 
 from __future__ import annotations
 
+import msgspec
+
 from kvlab.core.attention import HEADS, HIDDEN, attention_rows, layer_count
 from kvlab.core.config import LAYER_KEYS, Config
 from kvlab.core.errors import UnknownModel
@@ -54,7 +56,19 @@ def _layout(config: Config) -> Layout:
     recurrent = tuple(layer for layer, kind in enumerate(kinds) if kind == "mamba")
     attention = recurrent if both else tuple(layer for layer, kind in enumerate(kinds) if kind == "attention")
     rows = [Row(kind="state", layers=recurrent, state=_state(config))] if recurrent else []
-    return Layout((*rows, *attention_rows(config, attention)))
+    found = attention_rows(config, attention)
+    return Layout((*rows, *found), draft=_drafts(config, len(kinds), found))
+
+
+def _drafts(config: Config, trunk: int, rows: list[Row]) -> tuple[Row, ...]:
+    """Attention layers among the draft layers, which Nemotron-H spells as it does those of its trunk."""
+    pattern = config.text("mtp_hybrid_override_pattern")
+    listed = list(pattern) if pattern is not None else config.items("mtp_layers_block_type") or []
+    kinds = [_LETTERS.get(str(kind), str(kind)) for kind in listed]
+    kinds *= config.maybe("num_nextn_predict_layers", least=0) or 0
+    layers = tuple(trunk + layer for layer, kind in enumerate(kinds) if kind == "attention")
+    known = len(rows) == 1 and set(kinds) <= {"attention", *_STATELESS}
+    return (msgspec.structs.replace(rows[0], layers=layers),) if known and layers else ()
 
 
 def _kinds(config: Config) -> list[str] | None:
@@ -97,10 +111,11 @@ def _state(config: Config) -> tuple[State, State]:
     second = config.has("mamba_num_heads", "mamba_n_heads") or config.peek("model_type") == "mamba2"
     if not second:
         inner = _inner(config)
-        return State("conv", inner * (kernel - 1)), State("ssm", inner * size, dtype)
+        return State("conv", inner * (kernel - 1), taps=kernel - 1), State("ssm", inner * size, dtype)
     inner = _heads_times_size(config)
     groups = config.need("n_groups", "mamba_n_groups", "mamba_num_groups")
-    return State("conv", (inner + 2 * groups * size) * (kernel - 1)), State("ssm", inner * size, dtype)
+    conv = State("conv", (inner + 2 * groups * size) * (kernel - 1), taps=kernel - 1)
+    return conv, State("ssm", inner * size, dtype)
 
 
 def _inner(config: Config) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvlab.core.attention import full_row, heads, layer_count, layer_kinds, slides, window_size
+from kvlab.core.attention import drafts, full_row, heads, layer_count, layer_kinds, slides, window_size
 from kvlab.core.config import LAYER_KEYS, Config
 from kvlab.core.errors import UnknownModel
 from kvlab.core.family import Family
@@ -26,7 +26,8 @@ def _layout(config: Config) -> Layout:
     if config.flag("use_cla") is False:
         # Hunyuan states how many layers would share a cache, and switches sharing off.
         config.understood("cla_share_factor")
-    return Layout((full_row(range(count), heads(config)),))
+    trunk = full_row(range(count), heads(config))
+    return Layout((trunk,), draft=drafts(config, trunk))
 
 
 uniform = Family(name="uniform", claims=_claims, layout=_layout)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from kvlab.core.attention import Heads, full_row, heads, layer_count, window_row, window_size, windowed
+from kvlab.core.attention import (
+    Heads,
+    draft_layers,
+    full_row,
+    heads,
+    layer_count,
+    slides,
+    window_row,
+    window_size,
+    windowed,
+)
 from kvlab.core.config import Config
 from kvlab.core.family import Family
-from kvlab.core.layout import Layout
+from kvlab.core.layout import Layout, Row
 
 _OTHER_SHAPES = (
     "kv_lora_rank",
@@ -47,7 +57,23 @@ def _layout(config: Config) -> Layout:
         rows.append(window_row(local, _local_heads(config), window))
     if full:
         rows.append(full_row(full, _full_heads(config)))
-    return Layout(tuple(rows))
+    return Layout(tuple(rows), draft=_drafts(config, count, window))
+
+
+def _drafts(config: Config, count: int, window: int) -> tuple[Row, ...]:
+    """Draft layers, where the config tells which of them slide; MiMo-V2's do."""
+    layers = draft_layers(config)
+    if config.has("hybrid_layer_pattern"):
+        sliding = [True] * len(layers)
+    else:
+        kinds = config.items("layer_types") or []
+        sliding = [slides(config, str(kind)) for kind in kinds[count:]]
+    if not layers or len(sliding) != len(layers):
+        return ()
+    local = [layer for layer, slide in zip(layers, sliding, strict=True) if slide]
+    full = [layer for layer, slide in zip(layers, sliding, strict=True) if not slide]
+    rows = (window_row(local, _local_heads(config), window), full_row(full, _full_heads(config)))
+    return tuple(row for row in rows if row.layers)
 
 
 def _local_heads(config: Config) -> Heads:

@@ -297,7 +297,7 @@ def test_what_the_plan_rests_on_is_said() -> None:
     assert carve(GEMMA, ask(), 40).doubts == ()
     latent = Layout((Row(kind="latent", layers=(0, 1), heads=1, k_dim=576),))
     assert "block-size" in {doubt.key for doubt in carve(latent, ask(), 40, None).doubts}
-    spec = ask(engine_args=(("speculative-config", '{"method": "mtp"}'),))
+    spec = ask(engine_args=(("speculative-config", '{"method": "eagle3", "model": "some/draft"}'),))
     assert "speculative-config" in {doubt.key for doubt in carve(QWEN, spec, 40).doubts}
 
 

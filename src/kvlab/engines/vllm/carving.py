@@ -11,12 +11,13 @@ from kvlab.core.model import Model
 from kvlab.core.plan import Ask
 from kvlab.core.units import ceil_div
 from kvlab.engines.vllm.arguments import check_arguments
+from kvlab.engines.vllm.drafts import NONE, drafting
 from kvlab.engines.vllm.dtypes import TURBOQUANT, check_supported, resolve, row_bytes
 from kvlab.engines.vllm.groups import Group, group, stages
 from kvlab.engines.vllm.parallel import check_parallel
 from kvlab.engines.vllm.platform import batched_tokens, block_size, capability, in_flight_tokens, on_cpu, switched_on
 from kvlab.engines.vllm.specs import Room, Spec, attention_spec, state_spec, without_windows
-from kvlab.engines.vllm.states import aligned_block, request_blocks, state_bytes
+from kvlab.engines.vllm.states import aligned_block, cache_mode, request_blocks, state_bytes
 from kvlab.engines.vllm.versions import Release, release
 
 _KERNEL_BLOCK = 16  # the smallest block of the attention kernels that read unquantised layers
@@ -32,6 +33,7 @@ class Carving(msgspec.Struct, frozen=True, kw_only=True):
     block_size: int
     batched: int
     in_flight: int
+    retained: int
     dcp: int
     groups: tuple[Group, ...]
     stage_bytes: tuple[int, ...]
@@ -46,7 +48,7 @@ class Carving(msgspec.Struct, frozen=True, kw_only=True):
 
     def request_blocks(self, tokens: int) -> int:
         """Blocks that vLLM charges one request of `tokens`, in all groups."""
-        room = Room(context=tokens, in_flight=self.in_flight, dcp=self.dcp)
+        room = Room(context=tokens, in_flight=self.in_flight, dcp=self.dcp, retained=self.retained)
         return sum(found.blocks(room) for found in self.groups)
 
     def request_bytes(self, tokens: int) -> int:
@@ -62,9 +64,10 @@ def carving(deployment: Deployment, context: int) -> Carving:
     version = release(ask)
     dtype = storage(model, layout, ask, gpu)
     batched = batched_tokens(ask, layout, gpu, context)
-    specs = [] if not_paged(layout, dtype) else _specs(deployment, dtype)
+    specs = [] if not_paged(layout, dtype) else _specs(deployment, dtype, context)
     groups = group(specs, version) if specs else ()
-    parts = stages(_layer_count(model, layout), ask.pp)
+    parts = _stages(model, layout, ask)
+    drafted = drafting(model, layout, ask) or NONE
     return Carving(
         release=version,
         dtype=dtype,
@@ -72,10 +75,11 @@ def carving(deployment: Deployment, context: int) -> Carving:
         block_size=min((found.block_size for found in groups), default=block_size(ask, layout, dtype, gpu)),
         batched=batched,
         in_flight=in_flight_tokens(ask, gpu, batched),
+        retained=drafted.retained(version),
         dcp=ask.dcp,
         groups=groups,
         stage_bytes=tuple(max(found.bytes_on(stage) for found in groups) for stage in parts) if groups else (),
-        token_bytes=max(_token_bytes(layout, dtype, ask.tp or 1, stage) for stage in parts),
+        token_bytes=max(_token_bytes(layout, drafted.rows, dtype, ask.tp or 1, stage) for stage in parts),
         override=_override(ask),
     )
 
@@ -105,21 +109,25 @@ def not_paged(layout: Layout, dtype: str) -> str | None:
     return None
 
 
-def _specs(deployment: Deployment, dtype: str) -> list[Spec]:
+def _specs(deployment: Deployment, dtype: str, context: int) -> list[Spec]:
     ask, model, layout = deployment.ask, deployment.model, deployment.layout
+    drafted = drafting(model, layout, ask) or NONE
     tp, latent = ask.tp or 1, _mla_indexer(layout)
     plain = "float16" if model.dtype == "float16" else "bfloat16"
     skipped = _unquantised(_layer_count(model, layout)) if dtype in _QUANTISED_INSIDE else frozenset()
     tokens = block_size(ask, layout, dtype, deployment.gpu)
     if skipped:
         tokens = _raised_block(layout, dtype, plain, tp, tokens)
-    states = [(row, state_bytes(row, model, ask, tp)) for row in layout.only("state")]
+    states = [(row, state_bytes(row, model, ask, tp, drafted.tokens)) for row in layout.only("state")]
     if states:
         widest = max(row_bytes(row, dtype, tp, latent) for row in layout.rows)
         tokens = aligned_block(layout, tokens, widest, max(size for _, size in states))
     indexed = frozenset() if latent else frozenset(layer for row in layout.only("indexer") for layer in row.layers)
-    specs = [state_spec(row, widest * tokens, tokens, request_blocks(model, ask, deployment.gpu)) for row, _ in states]
-    for row in layout.rows:
+    # Without prefix caching a state block stands for the whole context.
+    span = context if cache_mode(ask) == "none" else tokens
+    fixed = request_blocks(model, ask, deployment.gpu, drafted.tokens)
+    specs = [state_spec(row, widest * tokens, span, fixed) for row, _ in states]
+    for row in (*layout.rows, *drafted.rows):
         if row.kind == "state":
             continue
         for word, layers in _by_format(row, dtype, plain, skipped, indexed).items():
@@ -172,15 +180,22 @@ def _mla_indexer(layout: Layout) -> bool:
     return not any(layout.only("full", "window", "chunked"))
 
 
-def _token_bytes(layout: Layout, dtype: str, tp: int, stage: range) -> int:
-    latent = _mla_indexer(layout)
-    return sum(row_bytes(row, dtype, tp, latent) * sum(layer in stage for layer in row.layers) for row in layout.rows)
+def _stages(model: Model, layout: Layout, ask: Ask) -> tuple[range, ...]:
+    """Layers of each pipeline stage; draft layers belong to the last."""
+    *before, last = stages(_layer_count(model, layout), ask.pp)
+    end = max((layer + 1 for row in layout.draft for layer in row.layers), default=last.stop)
+    return *before, range(last.start, max(last.stop, end))
+
+
+def _token_bytes(layout: Layout, drafts: tuple[Row, ...], dtype: str, tp: int, stage: range) -> int:
+    latent, rows = _mla_indexer(layout), (*layout.rows, *drafts)
+    return sum(row_bytes(row, dtype, tp, latent) * sum(layer in stage for layer in row.layers) for row in rows)
 
 
 def token_bytes(model: Model, layout: Layout, dtype: str, ask: Ask) -> int:
     """Bytes that one token adds in all layers of the heaviest stage's rank, before paging and windows."""
-    word = stored(model, layout, dtype, ask)
-    return max(_token_bytes(layout, word, ask.tp or 1, stage) for stage in stages(_layer_count(model, layout), ask.pp))
+    word, rows = stored(model, layout, dtype, ask), (drafting(model, layout, ask) or NONE).rows
+    return max(_token_bytes(layout, rows, word, ask.tp or 1, stage) for stage in _stages(model, layout, ask))
 
 
 def sequence_bytes(model: Model, layout: Layout, dtype: str, ask: Ask, tokens: int) -> int:
@@ -190,12 +205,14 @@ def sequence_bytes(model: Model, layout: Layout, dtype: str, ask: Ask, tokens: i
     """
     word, latent, tp = stored(model, layout, dtype, ask), _mla_indexer(layout), ask.tp or 1
     held = ceil_div(tokens, ask.dcp)
+    drafted = drafting(model, layout, ask) or NONE
     layer = {
-        row: row_bytes(row, word, tp, latent) * row.kept(held) + state_bytes(row, model, ask, tp) for row in layout.rows
+        row: row_bytes(row, word, tp, latent) * row.kept(held) + state_bytes(row, model, ask, tp, drafted.tokens)
+        for row in (*layout.rows, *drafted.rows)
     }
     return max(
-        sum(layer[row] * sum(at in stage for at in row.layers) for row in layout.rows)
-        for stage in stages(_layer_count(model, layout), ask.pp)
+        sum(size * sum(at in stage for at in row.layers) for row, size in layer.items())
+        for stage in _stages(model, layout, ask)
     )
 
 

@@ -6,6 +6,7 @@ from kvlab.core.engine import Deployment
 from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt
 from kvlab.engines.vllm.carving import Carving, hybrid_off, not_paged
+from kvlab.engines.vllm.drafts import drafting
 from kvlab.engines.vllm.dtypes import is_sparse
 from kvlab.engines.vllm.platform import capability, on_cpu, sequences
 
@@ -33,7 +34,7 @@ def doubts(deployment: Deployment, plan: Carving) -> tuple[Doubt, ...]:
             )
         )
     found += [*_dtype_doubts(deployment, plan), *_state_doubts(deployment, plan)]
-    if ask.arg("speculative-config") is not None:
+    if drafting(deployment.model, layout, ask) is None:
         found.append(
             Doubt("speculative-config", "layers of a draft model keep a cache of their own, which is not in this plan")
         )

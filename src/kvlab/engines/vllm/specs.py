@@ -16,6 +16,8 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
     context: int
     in_flight: int
     dcp: int = 1
+    retained: int = 0
+    """Tokens that windows keep beyond their size, for a chain of draft layers."""
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +41,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
             return ceil_div(ceil_div(room.context, room.dcp), self.block_size)
         if self.keeps == "chunk":
             return ceil_div(min(self.window + room.in_flight, room.context), self.block_size)
-        kept = min(self.window - 1 + room.in_flight, room.context)
+        kept = min(self.window - 1 + room.retained + room.in_flight, room.context)
         return ceil_div(kept, self.block_size) + 1  # the window need not start on a block boundary
 
     def like(self) -> tuple[object, ...]:

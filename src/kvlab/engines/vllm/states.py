@@ -22,8 +22,8 @@ _FLASH_KDA = ("KimiK3ForConditionalGeneration", "KimiK3ForCausalLM")  # its kern
 _FLASH_KDA_SINCE = (0, 29, 0)
 
 
-def state_bytes(row: Row, model: Model, ask: Ask, tp: int) -> int:
-    """Bytes of one sequence's state in one layer on one rank."""
+def state_bytes(row: Row, model: Model, ask: Ask, tp: int, drafted: int) -> int:
+    """Bytes of one sequence's state in one layer on one rank; convolutions keep the `drafted` tokens too."""
     plain = "float16" if model.dtype == "float16" else "bfloat16"
     general = _asked(ask, "mamba-cache-dtype") or plain
     recurrent = _asked(ask, "mamba-ssm-cache-dtype")
@@ -34,7 +34,8 @@ def state_bytes(row: Row, model: Model, ask: Ask, tp: int) -> int:
         else:
             kept = "float32" if model.model_type in _FLOAT32_STATE else None
             dtype = recurrent or state.dtype or kept or general
-        total += state.values // tp * _width(dtype)
+        values = state.values // state.taps * (state.taps + drafted) if state.taps else state.values
+        total += values // tp * _width(dtype)
     return total
 
 
@@ -73,14 +74,17 @@ def cache_mode(ask: Ask) -> str:
     return "align"
 
 
-def request_blocks(model: Model, ask: Ask, gpu: Gpu | None) -> int | None:
-    """State blocks of one request in each group; None when every block of tokens keeps a state (mode "all")."""
+def request_blocks(model: Model, ask: Ask, gpu: Gpu | None, drafted: int) -> int | None:
+    """State blocks of one request in each group; None when every block of tokens keeps a state (mode "all").
+
+    Each drafted token keeps a state of its own until it is accepted.
+    """
     mode = cache_mode(ask)
     if mode == "all":
         return None
     if mode == "none":
-        return 1
-    return 3 if _checkpoints(model, release(ask), gpu) else 2
+        return 1 + drafted
+    return (3 if _checkpoints(model, release(ask), gpu) else 2) + drafted
 
 
 def _checkpoints(model: Model, version: Release, gpu: Gpu | None) -> bool:
