@@ -21,7 +21,7 @@ def steps() -> Iterator[OnStep]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        whole = bars.add_task("step", total=None)
+        whole = bars.add_task("planning", total=None)
         part = bars.add_task("", total=None, visible=False)
 
         def show(step: Step) -> None:

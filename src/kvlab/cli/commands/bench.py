@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvlab.cli.command import Answer, Command, count, positive, tokens
@@ -79,15 +81,20 @@ def _run(options: argparse.Namespace) -> Answer:
         engine=options.engine,
         warm_up=options.warm_up,
     )
+    output = Path(options.output or time.strftime("kvlab-bench-%Y%m%d-%H%M%S.json"))
     with progress.load() as tell:
-        result = api.bench(options.url, spec, output=options.output, progress=tell)
+        result = api.bench(options.url, spec, output=output, progress=tell)
     options.output = None  # written above, with a row per request beside it
 
     def show() -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
         from kvlab.reporting import terminal
 
         numbers = {name: float(v) for name, v in result.metrics.items() if isinstance(v, int | float)}
-        return terminal.bench(numbers, result.pool, result.remarks)
+        written = Text(f"\nresult: {output}   a row per request: {output.with_suffix('.requests.jsonl')}")
+        return Group(terminal.bench(numbers, result.pool, result.remarks), written)
 
     return Answer(result.metrics, show)
 
