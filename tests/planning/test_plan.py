@@ -98,8 +98,17 @@ def test_without_a_gpu_only_costs_are_known(qwen: Path) -> None:
     assert "--gpu" in plan.verdict.text
 
 
-def test_a_config_alone_has_no_weights_and_that_is_said(qwen: Path) -> None:
-    plan = api.plan(qwen, gpu="h100-80gb")
+def test_a_config_alone_is_planned_with_counted_weights(qwen: Path) -> None:
+    weights = next(line for line in api.plan(qwen, gpu="h100-80gb").ledger if line.name == "weights")
+    assert round(-weights.bytes / 1e9, 2) == 16.38  # 8.19 B parameters (https://huggingface.co/Qwen/Qwen3-8B) x 2
+    assert weights.kind == "estimated"
+    assert weights.low < weights.bytes < weights.high
+
+
+def test_a_config_that_cannot_be_counted_has_no_weights_and_that_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({key: value for key, value in QWEN3_8B.items() if key != "intermediate_size"}))
+    plan = api.plan(path, gpu="h100-80gb")
     assert plan.capacity is None
     assert plan.verdict.code == "unknown"
     assert "--weights-gib" in plan.verdict.text

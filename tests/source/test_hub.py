@@ -79,7 +79,7 @@ def ask(url: str, source_text: str, home: Path) -> str:
     [
         ("org/single", ["kind='hub'", "bytes=1099511627776", "1 safetensors header", " org/single fp8 "]),
         ("org/many@main", ["revision='main'", "bytes=3000", "2 safetensors headers"]),
-        ("org/bare", ["None None"]),
+        ("org/bare", ["None Weights(bytes=16381470720, kind='estimated'"]),
         ("org/gated", ["refused: org/gated is gated", "HF_TOKEN"]),
         ("org/nothing", ["refused: org/nothing is neither a file or folder here nor a model on the Hub"]),
         ("org/single@nope", ["refused: org/single has no revision 'nope'"]),

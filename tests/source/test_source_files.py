@@ -22,7 +22,8 @@ QWEN = CONFIGS / "Qwen__Qwen3-8B.json"
 def test_config_under_any_name() -> None:
     loaded = source.load(str(QWEN))
     assert (loaded.origin.name, loaded.origin.kind) == (QWEN.name, "config")
-    assert loaded.weights is None
+    assert loaded.weights is not None
+    assert loaded.weights.kind == "estimated"
     model = loaded.model
     assert (model.name, model.model_type, model.dtype) == ("Qwen__Qwen3-8B", "qwen3", "bfloat16")
     assert (model.context, model.layers, model.hidden, model.heads, model.vocab) == (40960, 36, 4096, 32, 151936)
@@ -76,7 +77,9 @@ def test_folder_with_weights(tmp_path: Path) -> None:
     folder.mkdir()
     shutil.copy(QWEN, folder / "config.json")
     (folder / "hf_quant_config.json").write_text('{"quantization": {"kv_cache_quant_algo": "FP8"}}')
-    assert source.load(str(folder)).weights is None
+    counted = source.load(str(folder)).weights
+    assert counted is not None
+    assert counted.kind == "estimated"
     safetensors(folder / "model-1.safetensors", {"a": 1000, "b": 24})
     safetensors(folder / "model-2.safetensors", {"c": 6})
     safetensors(folder / "consolidated.safetensors", {"a": 1030})

@@ -61,13 +61,15 @@ def ledger(gpu: Gpu, share: float | None, taken: list[Taken]) -> tuple[LedgerLin
 def weights_taken(weights: Weights, ranks: int) -> Taken:
     """Weights on one rank. Split over ranks, norms and embeddings are partly copied: the share is a lower bound."""
     share = weights.bytes // ranks
+    low = share if weights.low is None else weights.low // ranks
+    high = share if weights.high is None else weights.high // ranks
     if ranks == 1:
-        return Taken(name="weights", low=share, bytes=share, high=share, kind=weights.kind, because=weights.because)
+        return Taken(name="weights", low=low, bytes=share, high=high, kind=weights.kind, because=weights.because)
     return Taken(
         name="weights",
-        low=share,
+        low=low,
         bytes=round(share * 1.03),
-        high=round(share * 1.15),
+        high=round(high * 1.15),
         kind="estimated",
         because=f"{weights.because}, over {ranks} GPUs; what every rank keeps a copy of comes on top",
     )

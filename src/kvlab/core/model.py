@@ -31,6 +31,10 @@ class Weights(msgspec.Struct, frozen=True):
     bytes: int
     kind: Kind
     because: str
+    low: int | None = None
+    """The least that an engine may load, when it is not known exactly; None: `bytes`."""
+    high: int | None = None
+    """The most; None: `bytes`."""
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,7 +27,8 @@ def load_file(path: Path) -> Loaded:
         return load_gguf(path)
     name = f"{path.resolve().parent.name}/{path.name}" if path.name == "config.json" else path.name
     title = path.resolve().parent.name if path.name == "config.json" else path.stem
-    return from_config(read_config(path), Origin(name, "config"), title)
+    config = read_config(path)
+    return counted(from_config(config, Origin(name, "config"), title), config)
 
 
 def load_folder(path: Path) -> Loaded:
@@ -40,8 +41,21 @@ def load_folder(path: Path) -> Loaded:
     from kvlab.source import safetensors
 
     name = path.resolve().name
-    loaded = from_config(read_config(found), Origin(name, "folder"), name, quant_config(path))
-    return replace(loaded, weights=safetensors.folder_weights(path))
+    config, quant = read_config(found), quant_config(path)
+    loaded = from_config(config, Origin(name, "folder"), name, quant)
+    weights = safetensors.folder_weights(path)
+    return counted(loaded, config, quant) if weights is None else replace(loaded, weights=weights)
+
+
+def counted(loaded: Loaded, config: Config, quant: Config | None = None) -> Loaded:
+    """The model with weights counted from its config, and doubts about what was not counted.
+
+    Without weights when the shape is not known.
+    """
+    from kvlab.source import count
+
+    weights, doubts = count.count(config, quant)
+    return replace(loaded, weights=weights, doubts=(*loaded.doubts, *doubts))
 
 
 def read_config(path: Path, where: str | None = None) -> Config:

@@ -37,8 +37,15 @@ def load_hub(text: str, revision: str | None) -> Loaded:
     found = _fetch_if_there(name, "hf_quant_config.json", revision)
     quant = None if found is None else files.read_config(found, f"{name}/hf_quant_config.json")
     loaded = files.from_config(config, Origin(name, "hub", revision), name, quant)
-    weights, doubts = _weights(name, revision)
-    return replace(loaded, weights=weights, doubts=(*loaded.doubts, *doubts))
+    weights, failure = _weights(name, revision)
+    if weights is not None:
+        return replace(loaded, weights=weights)
+    loaded = files.counted(loaded, config, quant)
+    if failure is None:
+        return loaded
+    instead = "the weights are counted from the config" if loaded.weights else "give --weights-gib X"
+    text = f"the Hub's safetensors headers could not be read ({failure}); {instead}"
+    return replace(loaded, doubts=(*loaded.doubts, Doubt("weights", text)))
 
 
 def _fetch_if_there(name: str, file: str, revision: str | None) -> Path | None:
@@ -74,23 +81,22 @@ def _fetch(name: str, file: str, revision: str | None) -> Path:
         raise _line(error, name, file, revision) from error
 
 
-def _weights(name: str, revision: str | None) -> tuple[Weights | None, tuple[Doubt, ...]]:
-    """Bytes of the tensors; the plan stands without them, and then says why they are not known."""
+def _weights(name: str, revision: str | None) -> tuple[Weights | None, str | None]:
+    """Bytes of the tensors, or the class of the error that kept them from being read (None: there are no headers)."""
     from huggingface_hub import HfApi, errors
 
     try:
         found = HfApi().get_safetensors_metadata(name, revision=revision)
     except errors.NotASafetensorsRepoError:
-        return None, ()
+        return None, None
     except Exception as error:
-        text = f"the Hub's safetensors headers could not be read ({type(error).__name__}); give --weights-gib X"
-        return None, (Doubt("weights", text),)
+        return None, type(error).__name__
     total = sum(
         tensor.data_offsets[1] - tensor.data_offsets[0]
         for file in found.files_metadata.values()
         for tensor in file.tensors.values()
     )
-    return Weights(total, "computed", f"sum of the tensors in {len(found.files_metadata)} safetensors headers"), ()
+    return Weights(total, "computed", f"sum of the tensors in {len(found.files_metadata)} safetensors headers"), None
 
 
 def _line(error: Exception, name: str, file: str, revision: str | None) -> BadInput:

@@ -9,7 +9,7 @@ from kvlab.core.model import Doubt, Model, Origin, Weights
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """A model, what it caches, and the bytes of its weights (None when only a config was given)."""
+    """A model, what it caches, and the bytes of its weights (None when nothing says them)."""
 
     origin: Origin
     model: Model
