@@ -43,6 +43,7 @@ def compact(row: dict[str, Any]) -> dict[str, Any]:
     args = {
         flag.replace("_", "-"): value if isinstance(value, str) else json.dumps(value)
         for flag, value in (row["extra"] or {}).items()
+        if flag != "max_num_seqs"
     }
     found = {
         "config": Path(row["config_file"]).stem,

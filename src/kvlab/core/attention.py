@@ -158,6 +158,22 @@ def slides(config: Config, kind: str) -> bool:
     )
 
 
+def indexer_leaders(config: Config, count: int) -> tuple[int, ...]:
+    """Layers with an indexer of their own; the others ("shared") reuse the choice of the one before."""
+    kinds = config.items("indexer_types")
+    if kinds is None:
+        if config.has("index_topk_freq", "index_topk_pattern"):
+            raise MissingFact(
+                f"{config.where}: indexer_types is not set and index_topk_freq shares indexers between layers;"
+                " add indexer_types to the config"
+            )
+        return tuple(range(count))
+    config.understood("index_topk_freq", "index_topk_pattern", "index_skip_topk_offset")
+    if len(kinds) < count or set(map(str, kinds)) - {"full", "shared"}:
+        raise config.bad("indexer_types", f"a list of {len(kinds)}", f'"full" or "shared" for each of {count} layers')
+    return tuple(layer for layer, kind in enumerate(kinds[:count]) if kind == "full")
+
+
 def drafts(config: Config, *trunk: Row) -> tuple[Row, ...]:
     """Draft (MTP) layers that keep what the layers of `trunk` keep."""
     layers = tuple(draft_layers(config))

@@ -86,6 +86,7 @@ _HARMLESS = {
     "layer_norm_cross": "a norm",
     "for_llm_compressor": "a mark of the tool that quantised the weights",
     "conv_bias": "a bias",
+    "hc_sinkhorn_iters": "mixes residual streams (hyper-connections)",
     "num_attention_heads_per_layer": "queries are not cached",
 }
 _SKIPPED = (

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from kvlab.core.storage import Storage
+from kvlab.core.units import ceil_div
 
 RowKind = Literal["full", "window", "chunked", "latent", "indexer", "cross", "state"]
 
@@ -21,7 +22,7 @@ class State(msgspec.Struct, frozen=True):
     dtype: str | None = None
     """The dtype that the config asks for ("float32"); None leaves it to the engine."""
     taps: int | None = None
-    """Inputs of a convolution among `values`, each of values / taps; engines that check drafted tokens keep more."""
+    """Tokens among `values`, each of values / taps (inputs of a convolution, keys waiting to be compressed)."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +40,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     v_dim: int = 0
     window: int | None = None
     state: tuple[State, ...] = ()
+    pool: int = 1
+    """Tokens that are compressed into one cached entry of k_dim values."""
+    tail: State | None = None
+    """What waits to be compressed: the last tokens ("window"), or those of the running entry ("ring")."""
 
     def heads_on(self, tp: int) -> int:
         """KV heads on one of `tp` ranks; fewer heads than ranks are replicated."""
@@ -48,14 +53,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         """Cached values that one token adds on one rank, in all layers of the row."""
         if self.kind == "state":
             return 0
-        return len(self.layers) * self.heads_on(tp) * (self.k_dim + self.v_dim)
+        return len(self.layers) * ceil_div(self.heads_on(tp) * (self.k_dim + self.v_dim), self.pool)
 
     def layer_bytes(self, key: Storage, value: Storage, tp: int = 1) -> int:
         """Bytes that one token adds in one layer on one rank."""
         if self.kind == "state":
             return 0
         heads = self.heads_on(tp)
-        return key.row_bytes(heads * self.k_dim) + value.row_bytes(heads * self.v_dim)
+        return ceil_div(key.row_bytes(heads * self.k_dim) + value.row_bytes(heads * self.v_dim), self.pool)
 
     def kept(self, tokens: int) -> int:
         """Tokens that stay cached of a sequence of `tokens`."""
@@ -72,6 +77,11 @@ class Layout(msgspec.Struct, frozen=True):
     def only(self, *kinds: RowKind) -> Iterable[Row]:
         """Rows of the given kinds, in order."""
         return (row for row in self.rows if row.kind in kinds)
+
+    @property
+    def pooled(self) -> bool:
+        """Whether any layer compresses several tokens into one entry."""
+        return any(row.pool > 1 for row in self.rows)
 
     @property
     def windowed(self) -> bool:

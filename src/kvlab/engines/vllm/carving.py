@@ -12,8 +12,9 @@ from kvlab.core.plan import Ask
 from kvlab.core.units import ceil_div
 from kvlab.engines.vllm.arguments import check_arguments
 from kvlab.engines.vllm.drafts import NONE, drafting
-from kvlab.engines.vllm.dtypes import TURBOQUANT, check_supported, resolve, row_bytes
+from kvlab.engines.vllm.dtypes import TURBOQUANT, check_supported, entry_bytes, resolve, row_bytes
 from kvlab.engines.vllm.groups import Group, group, stages
+from kvlab.engines.vllm.packed import Kernels, packed_groups, row_specs, stride_on, tail_bytes
 from kvlab.engines.vllm.parallel import check_parallel
 from kvlab.engines.vllm.platform import batched_tokens, block_size, capability, in_flight_tokens, on_cpu, switched_on
 from kvlab.engines.vllm.specs import Room, Spec, attention_spec, state_spec, without_windows
@@ -64,24 +65,34 @@ def carving(deployment: Deployment, context: int) -> Carving:
     version = release(ask)
     dtype = storage(model, layout, ask, gpu)
     batched = batched_tokens(ask, layout, gpu, context)
-    specs = [] if not_paged(layout, dtype) else _specs(deployment, dtype, context)
-    groups = group(specs, version) if specs else ()
+    specs = [] if not_paged(layout, dtype, ask) else _specs(deployment, dtype, context)
+    groups = (packed_groups(specs) if layout.pooled else group(specs, version)) if specs else ()
     parts = _stages(model, layout, ask)
     drafted = drafting(model, layout, ask) or NONE
     return Carving(
         release=version,
         dtype=dtype,
         context=context,
-        block_size=min((found.block_size for found in groups), default=block_size(ask, layout, dtype, gpu)),
+        block_size=_block_size(groups) or block_size(ask, layout, dtype, gpu),
         batched=batched,
         in_flight=in_flight_tokens(ask, gpu, batched),
         retained=drafted.retained(version),
         dcp=ask.dcp,
         groups=groups,
-        stage_bytes=tuple(max(found.bytes_on(stage) for found in groups) for stage in parts) if groups else (),
+        stage_bytes=tuple(_stage_bytes(groups, specs, stage) for stage in parts) if groups else (),
         token_bytes=max(_token_bytes(layout, drafted.rows, dtype, ask.tp or 1, stage) for stage in parts),
         override=_override(ask),
     )
+
+
+def _block_size(groups: tuple[Group, ...]) -> int | None:
+    """Tokens of the smallest block that prefix caching shares; rings belong to one request."""
+    return min((found.block_size for found in groups if found.specs[0].keeps != "ring"), default=None)
+
+
+def _stage_bytes(groups: tuple[Group, ...], specs: list[Spec], stage: range) -> int:
+    step = stride_on(specs, stage)
+    return step * ceil_div(max(found.bytes_on(stage) for found in groups), step)
 
 
 def storage(model: Model, layout: Layout, ask: Ask, gpu: Gpu | None) -> str:
@@ -96,12 +107,14 @@ def storage(model: Model, layout: Layout, ask: Ask, gpu: Gpu | None) -> str:
     return dtype
 
 
-def not_paged(layout: Layout, dtype: str) -> str | None:
+def not_paged(layout: Layout, dtype: str, ask: Ask) -> str | None:
     """Why the block arithmetic of vLLM is not computed for this layout; None when it is."""
     if any(layout.only("state")) and not any(layout.only("full", "window", "chunked", "latent")):
         return "vLLM gives a model of recurrent layers alone blocks that are not computed here"
-    if any(layout.only("state")) and any(layout.only("indexer")):
+    if any(layout.only("state")) and any(layout.only("indexer")) and not layout.pooled:
         return "vLLM's block arithmetic for recurrent state beside an indexer is not computed"
+    if layout.pooled and hybrid_off(ask, layout):
+        return "vLLM's block arithmetic for compressed caches without the hybrid manager is not computed"
     if any(layout.only("cross")):
         return "vLLM sizes cross-attention by the encoder's input; its block arithmetic for it is not computed"
     if dtype in _QUANTISED_INSIDE and (layout.windowed or any(layout.only("latent", "indexer"))):
@@ -129,6 +142,9 @@ def _specs(deployment: Deployment, dtype: str, context: int) -> list[Spec]:
     specs = [state_spec(row, widest * tokens, span, fixed) for row, _ in states]
     for row in (*layout.rows, *drafted.rows):
         if row.kind == "state":
+            continue
+        if layout.pooled:
+            specs += row_specs(row, tokens, Kernels(dtype, capability(deployment.gpu), drafted.tokens))
             continue
         for word, layers in _by_format(row, dtype, plain, skipped, indexed).items():
             specs.append(attention_spec(row, layers, row_bytes(row, word, tp, latent), tokens))
@@ -207,13 +223,19 @@ def sequence_bytes(model: Model, layout: Layout, dtype: str, ask: Ask, tokens: i
     held = ceil_div(tokens, ask.dcp)
     drafted = drafting(model, layout, ask) or NONE
     layer = {
-        row: row_bytes(row, word, tp, latent) * row.kept(held) + state_bytes(row, model, ask, tp, drafted.tokens)
+        row: _row_sequence(row, word, tp, latent, held) + state_bytes(row, model, ask, tp, drafted.tokens)
         for row in (*layout.rows, *drafted.rows)
     }
     return max(
         sum(size * sum(at in stage for at in row.layers) for row, size in layer.items())
         for stage in _stages(model, layout, ask)
     )
+
+
+def _row_sequence(row: Row, word: str, tp: int, latent: bool, tokens: int) -> int:
+    """Bytes of a sequence in one layer: whole entries, and what waits to be compressed."""
+    entries = ceil_div(row.kept(tokens), row.pool) * entry_bytes(row, word, tp, latent)
+    return entries + (tail_bytes(row.tail) if row.tail else 0)
 
 
 def stored(model: Model, layout: Layout, dtype: str, ask: Ask) -> str:

@@ -7,7 +7,7 @@ from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt
 from kvlab.engines.vllm.carving import Carving, hybrid_off, not_paged
 from kvlab.engines.vllm.drafts import drafting
-from kvlab.engines.vllm.dtypes import is_sparse
+from kvlab.engines.vllm.dtypes import compressed, is_sparse
 from kvlab.engines.vllm.platform import capability, on_cpu, sequences
 
 
@@ -15,7 +15,7 @@ def doubts(deployment: Deployment, plan: Carving) -> tuple[Doubt, ...]:
     """Every assumption that could change the numbers, with the option that settles it."""
     ask, layout, gpu = deployment.ask, deployment.layout, deployment.gpu
     found = []
-    if reason := not_paged(layout, plan.dtype):
+    if reason := not_paged(layout, plan.dtype, ask):
         found.append(Doubt("capacity", f"{reason}; bytes per token and per sequence hold before paging"))
     if gpu is None and layout.windowed and ask.max_num_batched_tokens is None and not hybrid_off(ask, layout):
         found.append(
@@ -54,6 +54,9 @@ def _dtype_doubts(deployment: Deployment, plan: Carving) -> list[Doubt]:
     found = []
     if on_cpu(deployment.gpu) and dtype.startswith("fp8"):
         found.append(Doubt("kv-cache-dtype", "an fp8 cache on a CPU needs AVX-512 or AMX; vLLM fails at start without"))
+    if compressed(deployment.layout) and dtype != "fp8_ds_mla":
+        text = "if vLLM packs the windowed layers too, a block differs by some 0.1 %; --kv-dtype fp8_ds_mla plans that"
+        found.append(Doubt("kv-cache-dtype", text))
     if dtype.endswith("_ds_mla") and not is_sparse(deployment.layout):
         found.append(Doubt("kv-cache-dtype", f"{dtype} is a format of sparse MLA; here vLLM counts a byte a value"))
     if dtype.startswith("fp8") and cc is not None and cc < (8, 9) and deployment.layout.windowed:

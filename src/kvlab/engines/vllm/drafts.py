@@ -21,6 +21,7 @@ _TAKEN = (
     *("deepseek_v3", "deepseek_v32", "glm_moe_dsa", "glm4_moe", "glm4_moe_lite", "ernie4_5_moe", "exaone_moe", "hy_v3"),
     *("longcat_flash", "mimo", "mimo_v2", "mimo_v2_flash", "nemotron_h", "step3p5", "step3p7"),
     *("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"),
+    *("deepseek_v4", "glm5_next_text"),
 )
 _ONE_MODULE = ("longcat_flash", "mimo_v2", "mimo_v2_flash")  # vLLM runs the first of their MTP layers only
 _WHOLE = ("nemotron_h",)  # all layers of the pattern make one module

@@ -28,6 +28,7 @@ _SPARSE_LATENT = ("float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_ds_mla", "nvfp4
 _CPU = ("float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2")
 # vLLM gives these architectures an fp8 cache on compute capability 10.x when the dtype is auto, since 0.30.
 _FP8_ON_SM100 = ("glm_moe_dsa",)
+_COMPRESSED = 584  # an entry of DeepSeek V4: 448 fp8 values, 64 bf16 rotary values, 8 bytes of scales
 INDEXER_BLOCK = 128  # values of an indexer key that share one fp32 scale
 
 
@@ -55,11 +56,25 @@ def resolve(
             f"vLLM {'.'.join(map(str, release))} has no --kv-cache-dtype {word!r}; {nearest(word, known)};"
             f" accepted: {', '.join(known)}"
         )
+    if compressed(layout):
+        return _compressed(word)
     if word == "auto":
         word = _auto(model, release, capability)
     if is_sparse(layout):
         word = _sparse(word, release, capability)
     return word
+
+
+def compressed(layout: Layout) -> bool:
+    """Whether latents are compressed over several tokens (DeepSeek V4)."""
+    return any(row.pool > 1 for row in layout.only("latent"))
+
+
+def _compressed(word: str) -> str:
+    """Kernels of DeepSeek V4 store fp8 alone. Only an explicit fp8_ds_mla packs the windowed layers as well."""
+    if word != "auto" and not word.startswith("fp8"):
+        raise BadInput(f"vLLM keeps compressed latents in fp8 only, not in --kv-cache-dtype {word}; use auto or fp8")
+    return word if word == "fp8_ds_mla" else "fp8"
 
 
 def _auto(model: Model, release: Release, capability: tuple[int, int] | None) -> str:
@@ -84,17 +99,24 @@ def check_supported(layout: Layout, dtype: str, capability: tuple[int, int] | No
     """Raises BadInput when no attention backend of vLLM takes `dtype` for these layers on this device."""
     words: tuple[str, ...] | None = None
     where = "this model"
-    if any(layout.only("latent")):
+    if any(layout.only("latent")) and not compressed(layout):
         words, where = _DENSE_LATENT, "latent attention (MLA)"
         if is_sparse(layout):
             words, where = _SPARSE_LATENT, "sparse latent attention (MLA with an indexer)"
         if capability and capability < (8, 9):
             words = tuple(word for word in words if word in _PLAIN)
             where += f" on compute capability {capability[0]}.{capability[1]}"
+        elif is_sparse(layout) and _unrotated(layout):
+            words = _PLAIN if capability is None or capability[0] == 9 else (*_PLAIN, "fp8", "fp8_e4m3")
     if cpu:
         words, where = _CPU, "CPUs"
     if words is not None and dtype not in words:
         raise BadInput(f"vLLM has no attention backend for {where} with --kv-cache-dtype {dtype}; use {_offer(words)}")
+
+
+def _unrotated(layout: Layout) -> bool:
+    """Whether latents come without rotary values, which fp8_ds_mla and its kernels need."""
+    return any(row.k_dim == 512 for row in layout.only("latent"))
 
 
 def _offer(words: tuple[str, ...]) -> str:
@@ -102,14 +124,20 @@ def _offer(words: tuple[str, ...]) -> str:
 
 
 def row_bytes(row: Row, dtype: str, tp: int, beside_latent: bool) -> int:
-    """Bytes that one token adds in one layer of `row` on one rank, scales included.
+    """Bytes that one token adds in one layer of `row` on one rank: its part of an entry."""
+    return ceil_div(entry_bytes(row, dtype, tp, beside_latent), row.pool)
+
+
+def entry_bytes(row: Row, dtype: str, tp: int, beside_latent: bool) -> int:
+    """Bytes of one cached entry in one layer of `row` on one rank, scales included; an entry holds `row.pool` tokens.
 
     `beside_latent`: the layout has latent layers, whose indexer keeps its own fp8 format whatever the cache dtype.
     """
     if row.kind == "state":
         return 0
     if row.kind == "latent":
-        return _latent_bytes(dtype, row.k_dim)
+        packed = row.pool > 1 or (row.window and dtype == "fp8_ds_mla")
+        return _COMPRESSED if packed else _latent_bytes(dtype, row.k_dim)
     if row.kind == "indexer":
         return row.k_dim + 4 * (row.k_dim // INDEXER_BLOCK) if beside_latent else _width(dtype) * row.k_dim
     return row.heads_on(tp) * _head_bytes(dtype, row.k_dim, row.v_dim)

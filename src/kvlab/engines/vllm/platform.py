@@ -6,7 +6,7 @@ from kvlab.core.engine import Gpu
 from kvlab.core.layout import Layout
 from kvlab.core.plan import Ask
 from kvlab.core.units import GIB
-from kvlab.engines.vllm.dtypes import is_sparse
+from kvlab.engines.vllm.dtypes import compressed, is_sparse
 from kvlab.engines.vllm.versions import release
 
 CPU = "cpu"
@@ -45,6 +45,8 @@ def block_size(ask: Ask, layout: Layout, dtype: str, gpu: Gpu | None) -> int:
     latent = any(layout.only("latent"))
     if on_cpu(gpu):
         return 16 if latent and not is_sparse(layout) else 128
+    if compressed(layout):
+        return 256
     if any(layout.only("indexer")):
         return 64 if latent else 128
     cc = capability(gpu) or _HOPPER

@@ -20,11 +20,14 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens that windows keep beyond their size, for a chain of draft layers."""
 
 
+Stored = Literal["heads", "latent", "indexer", "state"]
+
+
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """Layers that keep the same thing for equally long. A page is one block of one layer, in bytes."""
 
-    keeps: Literal["all", "window", "chunk", "state"]
-    stored: Literal["heads", "latent", "indexer", "state"]
+    keeps: Literal["all", "window", "chunk", "state", "ring"]
+    stored: Stored
     layers: tuple[int, ...]
     token_bytes: int
     block_size: int
@@ -32,6 +35,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     window: int | None = None
     fixed: int | None = None
     """Blocks of one request whatever its length (recurrent state)."""
+    stride: int = 1
+    """Bytes of which the distance of two blocks is a multiple, where blocks hold pages of many sizes."""
 
     def blocks(self, room: Room) -> int:
         """Blocks that one request takes at most (admission), as max_memory_usage_bytes / page of vLLM's spec."""
@@ -52,9 +57,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 def attention_spec(row: Row, layers: tuple[int, ...], token_bytes: int, block_size: int) -> Spec:
     """The spec of `layers` of `row`, before pages are unified."""
     keeps: dict[str, Literal["window", "chunk"]] = {"window": "window", "chunked": "chunk"}
-    stored: Literal["heads", "latent", "indexer"] = (
-        "latent" if row.kind == "latent" else "indexer" if row.kind == "indexer" else "heads"
-    )
+    stored: Stored = "latent" if row.kind == "latent" else "indexer" if row.kind == "indexer" else "heads"
     return Spec(
         keeps=keeps.get(row.kind, "all"),
         stored=stored,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import lcm
+
 from kvlab.core.engine import Gpu
 from kvlab.core.errors import BadInput
 from kvlab.core.layout import Layout, Row
@@ -12,13 +14,18 @@ from kvlab.engines.vllm.platform import capability, on_cpu, switched_off, switch
 from kvlab.engines.vllm.versions import Release, release
 
 _WIDTH = {"float32": 4, "float": 4, "float16": 2, "half": 2, "bfloat16": 2}
+_INDEX_ENTRIES = 32  # entries of the smallest page of an indexer's kernel
 _LATENT_BLOCK = 128  # MLA kernels beside recurrent layers
 # Model types whose state vLLM keeps in float32 when neither the config nor a flag says otherwise.
-_FLOAT32_STATE = ("nemotron_h", "kimi_linear")
+_FLOAT32_STATE = ("nemotron_h", "kimi_linear", "glm5_next_text")
 # Recurrent layers that keep one more state per request as a prefill checkpoint, and the release that began it.
 _MAMBA2 = ("nemotron_h", "mamba2", "bamba", "granitemoehybrid", "falcon_h1", "zamba2")
 _MAMBA2_SINCE = (0, 32, 0)
-_FLASH_KDA = ("KimiK3ForConditionalGeneration", "KimiK3ForCausalLM")  # its kernels need compute capability 9.0
+_FLASH_KDA = (
+    "KimiK3ForConditionalGeneration",
+    "KimiK3ForCausalLM",
+    "Glm5NextForConditionalGeneration",
+)  # its kernels need compute capability 9.0
 _FLASH_KDA_SINCE = (0, 29, 0)
 
 
@@ -100,4 +107,5 @@ def aligned_block(layout: Layout, block: int, token_bytes: int, state: int) -> i
     `token_bytes` is one attention layer's; blocks grow in steps of the kernel's block size.
     """
     step = max(block, _LATENT_BLOCK) if any(layout.only("latent")) else block
+    step = lcm(step, *(_INDEX_ENTRIES * row.pool for row in layout.only("indexer")))
     return max(block, step * ceil_div(state, step * token_bytes))
