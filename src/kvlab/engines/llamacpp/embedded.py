@@ -6,8 +6,10 @@ Takes the flags of llama-server that kvlab launches it with, so that the printed
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
+import threading
 from typing import NoReturn
 
 from kvlab.engines.llamacpp.cells import STORAGES
@@ -48,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Serve until a signal arrives. Returns 1 when the model does not load."""
+    """Serve until a signal arrives, then leave with 0. Returns 1 when the model does not load."""
     from xllamacpp import CommonParams, Server, ggml_type, llama_flash_attn_type
 
     options = _parser().parse_args(argv)
@@ -77,25 +79,35 @@ def main(argv: list[str] | None = None) -> int:
         params.cpuparams.n_threads = options.threads
     if options.alias:
         params.model_alias = {options.alias}
-    stop = _stop_signals()
+    ended = _leave_on_signals()
     try:
-        server = Server(params)
+        _serving = Server(params)
     except (RuntimeError, ValueError) as error:
         sys.stderr.write(f"exiting due to model loading error: {error}\n")
         return 1
-    signal.sigwait(stop)
-    del server
+    ended.join()
     return 0
 
 
 _FLASH = {"on": "ENABLED", "off": "DISABLED", "auto": "AUTO"}
 
 
-def _stop_signals() -> set[signal.Signals]:
-    """Blocks the stop signals in every thread, so that `sigwait` receives them whatever the server's threads do."""
+def _leave_on_signals() -> threading.Thread:
+    """A thread that ends the process at SIGTERM or SIGINT, also while the model loads.
+
+    The signals are blocked in every thread, so that this one receives them. Taking the server down in order would wait
+    for the requests in flight: for ever, if a client does not read on.
+    """
     stop = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stop)
-    return stop
+
+    def leave() -> None:
+        signal.sigwait(stop)
+        os._exit(0)
+
+    thread = threading.Thread(target=leave, daemon=True)
+    thread.start()
+    return thread
 
 
 if __name__ == "__main__":
