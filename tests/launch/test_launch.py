@@ -119,7 +119,7 @@ def test_a_damaged_model_is_noticed_early(plan: Plan, gemma: Path, tmp_path: Pat
     began = time.monotonic()
     with pytest.raises(EngineFailed, match="damaged or incomplete"):
         start(instead(plan, str(gemma), str(cut)), tmp_path / "engine.log")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 120  # the readiness limit is 900 s
 
 
 def test_a_missing_model_file_is_said(plan: Plan, gemma: Path, tmp_path: Path) -> None:
