@@ -123,6 +123,26 @@ def test_llava_leaves_all_sizes_to_the_class() -> None:
     ]
 
 
+def test_longcat_flash_has_two_attentions_in_each_layer() -> None:
+    # https://huggingface.co/meituan-longcat/LongCat-Flash-Chat: 28 layers; vLLM keeps a latent for each of 56 modules.
+    found = read(
+        model_type="longcat_flash",
+        num_layers=28,
+        hidden_size=6144,
+        num_attention_heads=64,
+        kv_lora_rank=512,
+        q_lora_rank=1536,
+        qk_nope_head_dim=128,
+        qk_rope_head_dim=64,
+        v_head_dim=128,
+        mla_scale_q_lora=True,
+        mla_scale_kv_lora=True,
+        attention_method="MLA",
+    )
+    assert [kept(row) for row in found.layout.rows] == [("latent", 56, 1, 576, 0, None)]
+    assert found.doubts == ()
+
+
 def test_jamba_mixes_mamba_1_and_attention() -> None:
     # arXiv 2403.19887: one attention layer in eight; state 16, convolution 4, expansion 2 on 4,096 channels.
     rows = read(

@@ -34,6 +34,10 @@ NESTED_DEFAULTS: dict[str, dict[str, object]] = {
 }
 EXPANDED_LATENT = ("minicpm3",)
 """Model types with latent attention that engines expand before caching; no key tells them from the others."""
+ATTENTIONS_IN_LAYER = {
+    # Attention modules of one layer, each with a cache of its own (modeling_longcat_flash.py).
+    "longcat_flash": 2,
+}
 HEAD_DIMS = {
     # head_dim of the class, where published configs leave it out and hidden size / heads is another number
     # (gemma-3-12b: 256, not 3840 / 16).

@@ -5,8 +5,8 @@ https://arxiv.org/abs/2405.04434 (DeepSeek-V2), section 2.1: the cache holds kv_
 
 from __future__ import annotations
 
-from kvlab.core.attention import drafts, layer_count
-from kvlab.core.class_defaults import EXPANDED_LATENT
+from kvlab.core.attention import drafts, layer_count, model_type
+from kvlab.core.class_defaults import ATTENTIONS_IN_LAYER, EXPANDED_LATENT
 from kvlab.core.config import Config
 from kvlab.core.family import Family
 from kvlab.core.layout import Layout, Row
@@ -20,6 +20,8 @@ _UNCACHED = (
     "qk_head_dim",
     "q_lora_rank",
     "qk_nope_head_dim",
+    "mla_scale_q_lora",
+    "mla_scale_kv_lora",
 )
 
 
@@ -31,8 +33,9 @@ def _claims(config: Config) -> bool:
 def _layout(config: Config) -> Layout:
     config.understood(*_UNCACHED)
     width = config.need("kv_lora_rank") + config.need("qk_rope_head_dim", least=0)
-    trunk = Row(kind="latent", layers=tuple(range(layer_count(config))), heads=1, k_dim=width)
-    return Layout((trunk,), draft=drafts(config, trunk))
+    modules = ATTENTIONS_IN_LAYER.get(model_type(config) or "", 1)
+    trunk = Row(kind="latent", layers=tuple(range(modules * layer_count(config))), heads=1, k_dim=width)
+    return Layout((trunk,), draft=drafts(config, trunk) if modules == 1 else ())
 
 
 latent = Family(name="latent", claims=_claims, layout=_layout)

@@ -43,6 +43,15 @@ def test_a_draft_model_of_its_own_is_doubted(deploy: Deploy, speculative: object
     assert [doubt.key for doubt in carved.doubts] == ["speculative-config"]
 
 
+@pytest.mark.parametrize("flag", ["speculative_config", "speculative-config.method"])
+def test_other_spellings_of_the_flag_are_seen(deploy: Deploy, flag: str) -> None:
+    value = "mtp" if "." in flag else '{"method": "mtp", "num_speculative_tokens": 1}'
+    deployment = deploy({**row("deepseek-ai__DeepSeek-V3", {}), "args": {flag: value}})
+    carved = engines.planner("vllm").carve(deployment)
+    assert carved.kv.bytes_per_token == (61 if "." in flag else 62) * 1152
+    assert [doubt.key for doubt in carved.doubts] == (["speculative-config"] if "." in flag else [])
+
+
 def test_a_draft_layer_belongs_to_the_last_stage(deploy: Deploy) -> None:
     # vLLM gives the stages 31 and 30 of DeepSeek-V3's 61 layers; the draft layer evens them out.
     plain = deploy({**row("deepseek-ai__DeepSeek-V3", {}), "pp": 2, "args": {}})

@@ -23,7 +23,7 @@ _TAKEN = (
     *("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"),
     *("deepseek_v4", "glm5_next_text"),
 )
-_ONE_MODULE = ("longcat_flash", "mimo_v2", "mimo_v2_flash")  # vLLM runs the first of their MTP layers only
+_ONE_MODULE = ("mimo_v2", "mimo_v2_flash")  # vLLM runs the first of their MTP layers only
 _WHOLE = ("nemotron_h",)  # all layers of the pattern make one module
 _UNDERSTOOD = {"method", "num_speculative_tokens"}
 _DEEPER = (0, 28, 0)  # windows keep the tokens that later MTP modules read again
@@ -51,7 +51,10 @@ def drafting(model: Model, layout: Layout, ask: Ask) -> Drafting | None:
     Raises BadInput on what vLLM refuses: text that is no JSON object, a model without MTP layers, a number of tokens
     that its layers do not divide.
     """
-    text = ask.arg(FLAG)
+    given = [(name.replace("_", "-"), value) for name, value in ask.engine_args]
+    if any(name.startswith((f"{FLAG}.", f"{FLAG}+")) for name, _ in given):
+        return None
+    text = next((value for name, value in reversed(given) if name == FLAG), None)
     if text is None:
         return NONE
     asked = _parsed(text)
