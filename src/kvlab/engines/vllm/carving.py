@@ -12,7 +12,7 @@ from kvlab.core.plan import Ask
 from kvlab.core.units import ceil_div
 from kvlab.engines.vllm.arguments import check_arguments
 from kvlab.engines.vllm.drafts import NONE, drafting
-from kvlab.engines.vllm.dtypes import TURBOQUANT, check_supported, entry_bytes, resolve, row_bytes
+from kvlab.engines.vllm.dtypes import TURBOQUANT, check_latent, check_supported, entry_bytes, resolve, row_bytes
 from kvlab.engines.vllm.groups import Group, group, stages
 from kvlab.engines.vllm.packed import Kernels, packed_groups, row_specs, stride_on, tail_bytes
 from kvlab.engines.vllm.parallel import check_parallel
@@ -240,7 +240,9 @@ def _row_sequence(row: Row, word: str, tp: int, latent: bool, tokens: int) -> in
 
 def stored(model: Model, layout: Layout, dtype: str, ask: Ask) -> str:
     """The format behind a cache dtype whatever the GPU. Raises BadInput on a word that the version does not know."""
-    return dtype if dtype == "float32" else resolve(model, layout, dtype, release(ask), None)
+    word = dtype if dtype == "float32" else resolve(model, layout, dtype, release(ask), None)
+    check_latent(layout, word)
+    return word
 
 
 def _override(ask: Ask) -> int | None:

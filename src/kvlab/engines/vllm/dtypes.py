@@ -114,6 +114,12 @@ def check_supported(layout: Layout, dtype: str, capability: tuple[int, int] | No
         raise BadInput(f"vLLM has no attention backend for {where} with --kv-cache-dtype {dtype}; use {_offer(words)}")
 
 
+def check_latent(layout: Layout, dtype: str) -> None:
+    """Raises BadInput when no kernel of latent attention takes `dtype`, whatever the GPU."""
+    if any(layout.only("latent")) and dtype not in {*_DENSE_LATENT, *_SPARSE_LATENT}:
+        raise BadInput(f"vLLM keeps no latents in --kv-cache-dtype {dtype}; use {_offer(_DENSE_LATENT)}")
+
+
 def _unrotated(layout: Layout) -> bool:
     """Whether latents come without rotary values, which fp8_ds_mla and its kernels need."""
     return any(row.k_dim == 512 for row in layout.only("latent"))
