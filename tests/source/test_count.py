@@ -47,6 +47,14 @@ def test_parameters_are_the_published_ones(row: dict[str, str]) -> None:
     assert count.parameters(config(row["config"])) == pytest.approx(int(row["parameters"]), rel=float(row["within"]))
 
 
+SHAPES = [json.loads(line) for line in (GOLDEN / "weights" / "shapes.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape["name"])
+def test_other_classes_have_their_published_count(shape: dict[str, Any]) -> None:
+    assert count.parameters(Config(shape["config"], shape["name"])) == shape["parameters"]
+
+
 @pytest.mark.parametrize("row", rows("checkpoints.csv"), ids=lambda row: f"{row['config']}-{row['format']}")
 def test_bytes_are_those_of_published_checkpoints(row: dict[str, str]) -> None:
     changes = {}

@@ -13,7 +13,8 @@ def once(shape: Shape) -> list[Part]:
     size = config.maybe("hidden_size_per_layer_input", least=0)
     parts: list[Part] = []
     if size:
-        table = config.maybe("vocab_size_per_layer_input") or config.need("vocab_size")
+        stated = config.peek("vocab_size_per_layer_input")
+        table = config.need("vocab_size") if stated is None else config.number(stated, "vocab_size")
         parts.append(Part("model.embed_tokens_per_layer", table, shape.layers * size, embedding=True))
         parts += linear("model.per_layer_model_projection", shape.layers * size, hidden)
         parts += norm("model.per_layer_projection_norm", size)

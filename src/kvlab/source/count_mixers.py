@@ -65,6 +65,23 @@ def mamba2(shape: Shape, at: str) -> list[Part]:
     ]
 
 
+def mamba1(shape: Shape, at: str) -> list[Part]:
+    """Mamba: input-dependent step, B and C from one projection. https://arxiv.org/abs/2312.00752"""
+    config, hidden = shape.config, shape.hidden
+    width = config.maybe("intermediate_size") or config.need("expand") * hidden
+    state, rank = config.need("state_size"), config.need("time_step_rank")
+    kernel, bias = config.need("conv_kernel"), bool(config.flag("use_bias"))
+    return [
+        *linear(f"{at}.in_proj", 2 * width, hidden, bias),
+        Part(f"{at}.conv1d", width, kernel + (0 if config.flag("use_conv_bias") is False else 1)),
+        *linear(f"{at}.x_proj", rank + 2 * state, width),
+        *linear(f"{at}.dt_proj", width, rank, bias=True),
+        Part(f"{at}.A_log", width, state),
+        *norm(f"{at}.D", width),
+        *linear(f"{at}.out_proj", hidden, width, bias),
+    ]
+
+
 def short_conv(shape: Shape, at: str) -> list[Part]:
     """LFM2's gated short convolution."""
     config, hidden = shape.config, shape.hidden

@@ -38,8 +38,8 @@ def width(shape: Shape, layer: int) -> int:
 
 def mlp(shape: Shape, at: str, size: int) -> list[Part]:
     """Up, down and, where the class has one, gate."""
-    bias = bool(shape.config.flag("mlp_bias", "use_mlp_bias", "use_bias") if _bias_stated(shape.config) else None)
-    bias = bias or (shape.traits.mlp_bias and not _bias_stated(shape.config))
+    stated = shape.config.flag("mlp_bias", "use_mlp_bias", "use_bias", *(("bias",) if shape.kind == "falcon" else ()))
+    bias = shape.traits.mlp_bias if stated is None else stated
     parts = linear(f"{at}.up_proj", size, shape.hidden, bias) + linear(f"{at}.down_proj", shape.hidden, size, bias)
     return parts + linear(f"{at}.gate_proj", size, shape.hidden, bias) if shape.traits.gated else parts
 
@@ -123,10 +123,6 @@ def _corrects(config: Config) -> bool:
     """Routers that balance without a loss hold a correction for each expert."""
     said = (config.text("scoring_func"), config.text("topk_method"), config.text("moe_router_activation_func"))
     return "sigmoid" in said or "noaux_tc" in said or (config.has("n_group") and config.has("mamba_num_heads"))
-
-
-def _bias_stated(config: Config) -> bool:
-    return config.has("mlp_bias", "use_mlp_bias", "use_bias")
 
 
 def _adjusted(config: Config, stated: int) -> int:

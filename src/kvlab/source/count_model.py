@@ -29,12 +29,14 @@ def trunk(shape: Shape, tied: bool) -> list[Part]:
         parts.append(Part("lm_head.bias", vocab))
     if traits.final_norm:
         parts += norm("model.norm", hidden, traits.norm_bias)
+    if traits.embedding_norm:
+        parts += norm("model.embed_norm", hidden, traits.norm_bias)
     parts += count_gemma.once(shape)
     kinds = count_mixers.mixer_kinds(config, shape.layers)
     if kinds is not None and len(kinds) != shape.layers:
         raise config.bad("layer_types", f"{len(kinds)} kinds", f"one kind for each of {shape.layers} layers")
     for layer in range(shape.layers):
-        parts += _layer(shape, layer, kinds[layer] if kinds else "attention")
+        parts += _layer(shape, layer, kinds[layer] if kinds else traits.layer)
     return parts
 
 
@@ -77,7 +79,8 @@ def _layer(shape: Shape, layer: int, kind: str) -> list[Part]:
     config, traits = shape.config, shape.traits
     at = f"layers.{layer}"
     single = traits.mixer == "mixer"
-    parts = norm(f"{at}.norms", traits.norms * shape.hidden, traits.norm_bias) if traits.norms else []
+    norms = 1 if _parallel(config) else traits.norms
+    parts = norm(f"{at}.norms", norms * shape.hidden, traits.norm_bias) if norms else []
     if kind in ("mlp", "moe") and single:
         return parts + _feed(shape, layer, f"{at}.mixer", kind == "moe")
     parts += _mixer(shape, layer, kind, at)
@@ -92,6 +95,11 @@ def _layer(shape: Shape, layer: int, kind: str) -> list[Part]:
     return parts + _feed(shape, layer, f"{at}.{traits.mlp}", sparse)
 
 
+def _parallel(config: Config) -> bool:
+    """Falcon 7B: attention and MLP read the same norm; the newer layout has one for each."""
+    return bool(config.flag("parallel_attn")) and not config.flag("new_decoder_architecture")
+
+
 def _feed(shape: Shape, layer: int, at: str, sparse: bool) -> list[Part]:
     if sparse:
         return count_mlp.experts(shape, at)
@@ -104,6 +112,8 @@ def _mixer(shape: Shape, layer: int, kind: str, at: str) -> list[Part]:
         return count_mixers.delta(shape, f"{at}.linear_attn")
     if kind == "kda":
         return count_mixers.kda(shape, f"{at}.self_attn")
+    if kind == "mamba1":
+        return count_mixers.mamba1(shape, f"{at}.{shape.traits.mixer}")
     if kind == "mamba":
         return count_mixers.mamba2(shape, f"{at}.{shape.traits.mixer}")
     if kind == "conv":

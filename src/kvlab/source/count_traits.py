@@ -23,6 +23,10 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     """Norms over the hidden size in a layer."""
     norm_bias: bool = False
     final_norm: bool = True
+    embedding_norm: bool = False
+    """Embeddings are normalised before the first layer (BLOOM)."""
+    layer: str = "attention"
+    """What a layer holds where the config lists no kinds."""
     qk_norm: Literal["", "head", "width"] = ""
     """Norms of queries and keys: over one head's size, or over all heads together."""
     tied: bool = False
@@ -99,6 +103,9 @@ TRAITS: dict[str, Traits] = {
     **dict.fromkeys(("cohere", "cohere2"), _COHERE),
     "starcoder2": Traits(gated=False, qkv_bias=True, mlp_bias=True, norm_bias=True, tied=True),
     **dict.fromkeys(("gpt2", "gpt_bigcode"), _GPT),
+    "bloom": msgspec.structs.replace(_GPT, positions=None, embedding_norm=True),
+    "falcon": msgspec.structs.replace(_GPT, positions=None, o_bias=None),
+    **dict.fromkeys(("mamba", "falcon_mamba"), Traits(norms=1, tied=True, mixer="mixer", layer="mamba1")),
     "gpt_neox": Traits(gated=False, qkv_bias=True, o_bias=True, mlp_bias=True, norm_bias=True),
     "opt": Traits(gated=False, qkv_bias=True, o_bias=True, mlp_bias=True, norm_bias=True, tied=True, positions=2),
     **dict.fromkeys(("phi", "phi-msft"), msgspec.structs.replace(_PHI, ffn_factor=4)),
