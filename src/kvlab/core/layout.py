@@ -23,6 +23,10 @@ class State(msgspec.Struct, frozen=True):
     """The dtype that the config asks for ("float32"); None leaves it to the engine."""
     taps: int | None = None
     """Tokens among `values`, each of values / taps (inputs of a convolution, keys waiting to be compressed)."""
+    groups: int | None = None
+    """Groups among `values` that heads share; tensor-parallel ranks split them, or each hold a copy of the only one."""
+    group_values: int = 0
+    """Values of one group."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):

@@ -114,7 +114,8 @@ def _state(config: Config) -> tuple[State, State]:
         return State("conv", inner * (kernel - 1), taps=kernel - 1), State("ssm", inner * size, dtype)
     inner = _heads_times_size(config)
     groups = config.need("n_groups", "mamba_n_groups", "mamba_num_groups")
-    conv = State("conv", (inner + 2 * groups * size) * (kernel - 1), taps=kernel - 1)
+    taps = kernel - 1
+    conv = State("conv", (inner + 2 * groups * size) * taps, None, taps, groups, 2 * size * taps)
     return conv, State("ssm", inner * size, dtype)
 
 

@@ -6,7 +6,7 @@ from math import lcm
 
 from kvlab.core.engine import Gpu
 from kvlab.core.errors import BadInput
-from kvlab.core.layout import Layout, Row
+from kvlab.core.layout import Layout, Row, State
 from kvlab.core.model import Model
 from kvlab.core.plan import Ask
 from kvlab.core.units import ceil_div
@@ -41,9 +41,19 @@ def state_bytes(row: Row, model: Model, ask: Ask, tp: int, drafted: int) -> int:
         else:
             kept = "float32" if model.model_type in _FLOAT32_STATE else None
             dtype = recurrent or state.dtype or kept or general
-        values = state.values // state.taps * (state.taps + drafted) if state.taps else state.values
+        values = _values(state, tp)
+        values = values // state.taps * (state.taps + drafted) if state.taps else values
         total += values // tp * _width(dtype)
     return total
+
+
+def _values(state: State, tp: int) -> int:
+    """Values on all ranks together; a group that cannot be split is copied to each. Raises BadInput on several."""
+    if state.groups is None or state.groups % tp == 0:
+        return state.values
+    if state.groups > 1:
+        raise BadInput(f"vLLM cannot split {state.groups} groups of a recurrent state over --tp {tp}")
+    return state.values + (tp - 1) * state.group_values
 
 
 def _width(dtype: str) -> int:
