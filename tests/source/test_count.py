@@ -93,6 +93,7 @@ def test_a_tower_that_is_not_counted_is_a_doubt_and_widens_the_range() -> None:
         {"model_type": "a_new_model"},
         {"intermediate_size": None},
         {"torch_dtype": "int3"},
+        {"torch_dtype": None, "transformers_version": "5.16.0"},
         {"quantization_config": {"quant_method": "a_new_method"}},
         {"quantization_config": {"quant_method": "gptq", "bits": 4}},
         {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}},
@@ -143,3 +144,21 @@ def test_mutated_configs_are_counted_or_not(name: str, data: st.DataObject) -> N
         target[key] = data.draw(VALUES)
     weights, _ = count.count(Config(values, name))
     assert weights is None or (weights.low or 0) <= weights.bytes <= (weights.high or 0)
+
+
+def test_modelopt_lists_of_layers_are_followed() -> None:
+    named = {f"model.layers.{layer}.mlp.experts": {"quant_algo": "NVFP4", "group_size": 16} for layer in range(48)}
+    plain, _ = count.count(config("Qwen__Qwen3-30B-A3B"))
+    mixed, _ = count.count(config("Qwen__Qwen3-30B-A3B"), _modelopt(named))
+    other, _ = count.count(config("Qwen__Qwen3-30B-A3B"), _modelopt({"model.blocks.0.moe": {"quant_algo": "NVFP4"}}))
+    assert plain is not None
+    assert mixed is not None
+    experts = 48 * 128 * 3 * 2048 * 768  # 28.99 B of 30.5 B parameters: two bytes become half a byte and a scale for 16
+    assert plain.bytes - mixed.bytes == pytest.approx(experts * (2 - 4.5 / 8), rel=1e-9)
+    assert other is None
+
+
+def _modelopt(layers: dict[str, Any]) -> Config:
+    return Config(
+        {"quantization": {"quant_algo": "MIXED_PRECISION", "quantized_layers": layers}}, "hf_quant_config.json"
+    )

@@ -56,6 +56,8 @@ def _counted(root: Config, quant: Config | None) -> tuple[Weights | None, tuple[
     described = shape(language, traits, kind)
     parts, doubts = _everything(root, described)
     drafts = count_model.drafts(described)
+    if not rules.fit(parts + drafts):
+        return None, ()
     weights = _weights(parts, drafts, rules, plain)
     return _without(weights, doubts), doubts
 

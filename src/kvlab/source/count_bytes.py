@@ -45,27 +45,43 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         """How the part is stored; None: plainly, in the model's dtype."""
         if part.always16 or (part.plain and not (part.embedding and self.embeddings)):
             return None
-        found = next((format for listed, format in self.named if listed.hold(part.name)), None)
+        found = next((format for listed, format in self.named if _holds(listed, part)), None)
         if found is not None:
             return found
-        if self.ignored.hold(part.name) or (self.experts_only and not part.experts):
+        if _holds(self.ignored, part) or (self.experts_only and not part.experts):
             return None
         return self.expert if part.experts and self.expert is not None else self.default
 
+    def fit(self, parts: list[Part]) -> bool:
+        """Whether each list of named modules names some part: else its names are not the ones counted here."""
+        return all(any(_holds(listed, part) for part in parts) for listed, _ in self.named)
+
 
 PLAIN = Rules(default=None)
+_LETTERS = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
+"""How Mixtral and MiniMax name the matrices of an expert."""
+
+
+def _holds(listed: Names, part: Part) -> bool:
+    if listed.hold(part.name):
+        return True
+    way, _, last = part.name.rpartition(".")
+    return part.experts and listed.hold(f"{way}.{_LETTERS.get(last, last)}")
 
 
 def dtype_bytes(*configs: Config) -> int | None:
     """Bytes of one unquantised value, from the first config that states a dtype; None for one that is not known.
 
-    Without any, two: engines load an unstated dtype as 16 bits.
+    Configs of old models state none, and engines then load 16 bits. Transformers 5 writes one: a config of its without
+    dtype or quantisation is not whole, and tells nothing about sizes.
     """
     for config in configs:
         value = config.peek("torch_dtype") or config.peek("dtype")
         if isinstance(value, str) and value != "auto":
             return _DTYPE_BYTES.get(value.removeprefix("torch."))
-    return 2
+    written = [str(config.peek("transformers_version")) for config in configs]
+    quantised = any(config.has("quantization_config", "quantization") for config in configs)
+    return None if not quantised and any(version.startswith("5.") for version in written) else 2
 
 
 def total_bytes(parts: Iterable[Part], rules: Rules, plain: int) -> int:
@@ -265,7 +281,7 @@ def _mixed(scheme: Config) -> Rules | None:
     if layers is None:
         return None
     found: dict[str, list[object]] = {}
-    for name in {key.removeprefix(layers.path).rpartition(".")[0] for key, _ in list(layers.unread())}:
+    for name in [key.removeprefix(layers.path) for key, _ in list(layers.unread())]:
         entry = layers.sub(name)
         algorithm = entry.text("quant_algo") if entry else None
         if algorithm not in _MODELOPT:
