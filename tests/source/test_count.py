@@ -96,6 +96,7 @@ def test_a_tower_that_is_not_counted_is_a_doubt_and_widens_the_range() -> None:
         {"torch_dtype": None, "transformers_version": "5.16.0"},
         {"quantization_config": {"quant_method": "a_new_method"}},
         {"quantization_config": {"quant_method": "gptq", "bits": 4}},
+        {"quantization_config": {"quant_method": "gptq", "bits": 4000, "group_size": 128}},
         {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}},
         {"quantization_config": {"quant_method": "fp8", "modules_to_not_convert": ["re:(a+)+b"]}},
     ],

@@ -53,7 +53,11 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         return self.expert if part.experts and self.expert is not None else self.default
 
     def fit(self, parts: list[Part]) -> bool:
-        """Whether each list of named modules names some part: else its names are not the ones counted here."""
+        """Whether each list of named modules names some part (else its names are not the ones counted here), and no
+        value is wider than plain ones.
+        """
+        if any(stored.bits > 16 for stored in (self.default, *(stored for _, stored in self.named)) if stored):
+            return False
         return all(any(_holds(listed, part) for part in parts) for listed, _ in self.named)
 
 
