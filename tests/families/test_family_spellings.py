@@ -143,6 +143,28 @@ def test_longcat_flash_has_two_attentions_in_each_layer() -> None:
     assert found.doubts == ()
 
 
+def test_ling_2_5_ends_every_group_of_linear_layers_with_latent_attention() -> None:
+    # vLLM 0.32, bailing_moe_linear.py: layer i is full where (i + 1) is a multiple of layer_group_size.
+    found = read(
+        model_type="bailing_hybrid",
+        num_hidden_layers=20,
+        hidden_size=2048,
+        num_attention_heads=16,
+        num_key_value_heads=16,
+        head_dim=128,
+        layer_group_size=5,
+        kv_lora_rank=512,
+        q_lora_rank=1536,
+        qk_nope_head_dim=128,
+        qk_rope_head_dim=64,
+        v_head_dim=128,
+    )
+    linear, latent = found.layout.rows
+    assert (len(linear.layers), linear.state[0].values) == (16, 16 * 128 * 128)
+    assert (latent.layers, latent.k_dim) == ((4, 9, 14, 19), 576)
+    assert found.doubts == ()
+
+
 def test_jamba_mixes_mamba_1_and_attention() -> None:
     # arXiv 2403.19887: one attention layer in eight; state 16, convolution 4, expansion 2 on 4,096 channels.
     rows = read(

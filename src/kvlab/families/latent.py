@@ -26,7 +26,7 @@ _UNCACHED = (
 
 
 def _claims(config: Config) -> bool:
-    other = config.has("index_topk", "linear_attn_config", "index_head_dim")
+    other = config.has("index_topk", "linear_attn_config", "index_head_dim", "layer_group_size")
     return config.has("kv_lora_rank") and not other and config.peek("model_type") not in EXPANDED_LATENT
 
 

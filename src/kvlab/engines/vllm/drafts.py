@@ -23,6 +23,11 @@ _TAKEN = (
     *("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"),
     *("deepseek_v4", "glm5_next_text"),
 )
+# Those that it runs as well, whose draft layers are not computed here.
+_NOT_COMPUTED = (
+    *("bailing_hybrid", "bailing_moe_v3", "dots3_note", "exaone4_5", "exaone4_5_text", "gemma4_text", "glm_ocr_text"),
+    *("hy_v4", "inkling_model", "intern_s2_preview", "kimi_linear", "minimax_m3", "pangu_ultra_moe", "qwen4_exp_text"),
+)
 _ONE_MODULE = ("mimo_v2", "mimo_v2_flash")  # vLLM runs the first of their MTP layers only
 _WHOLE = ("nemotron_h",)  # all layers of the pattern make one module
 _UNDERSTOOD = {"method", "num_speculative_tokens"}
@@ -58,7 +63,7 @@ def drafting(model: Model, layout: Layout, ask: Ask) -> Drafting | None:
     if text is None:
         return NONE
     asked = _parsed(text)
-    if asked.get("method") != "mtp" or set(asked) - _UNDERSTOOD:
+    if asked.get("method") != "mtp" or set(asked) - _UNDERSTOOD or model.model_type in _NOT_COMPUTED:
         return None
     if model.model_type not in _TAKEN:
         raise BadInput(f"--engine-arg {FLAG}: vLLM runs no MTP layers of model_type {model.model_type!r}; leave it out")

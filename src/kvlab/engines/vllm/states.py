@@ -36,7 +36,7 @@ def state_bytes(row: Row, model: Model, ask: Ask, tp: int, drafted: int) -> int:
     recurrent = _asked(ask, "mamba-ssm-cache-dtype")
     total = 0
     for state in row.state:
-        if state.name == "conv":
+        if state.name in ("conv", "linear"):
             dtype = general
         else:
             kept = "float32" if model.model_type in _FLOAT32_STATE else None
