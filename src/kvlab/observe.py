@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,8 +16,10 @@ from kvlab.core.errors import BadInput
 from kvlab.core.observation import Observation
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_LOOK_LINES = 5000
+_LOOK_LINES = 2000
 """Lines among which the first recognisable one must stand."""
+_LONGEST_LINE = 1 << 14
+"""Characters read of a line at once: a log of one endless line is read in pieces, not into memory."""
 
 
 def read_log(path: str, engine: str | None = None) -> Observation:
@@ -24,7 +28,7 @@ def read_log(path: str, engine: str | None = None) -> Observation:
     Raises BadInput when there is no such file, it is empty, or no line comes from an engine that kvlab knows.
     """
     with _opened(path) as file:
-        lines: Iterator[str] = (_ANSI.sub("", line) for line in file)
+        lines: Iterator[str] = (_ANSI.sub("", line) for line in iter(lambda: file.readline(_LONGEST_LINE), ""))
         if engine is None:
             engine, lines = _recognise(lines, path)
         return engines.log_reader(engine).read(lines)
@@ -35,6 +39,8 @@ def _opened(path: str) -> Iterator[IO[str]]:
     if path == "-":
         yield sys.stdin
         return
+    if os.path.exists(path) and stat.S_ISCHR(os.stat(path).st_mode):
+        raise BadInput(f"{path} is a device, not a log; give a log file, or - for standard input")
     try:
         file = open(path, encoding="utf-8", errors="replace")  # noqa: SIM115
     except FileNotFoundError:

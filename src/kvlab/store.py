@@ -18,10 +18,17 @@ def encode(document: object) -> bytes:
 
 
 def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
-    """Writes beside `path`, then renames: a reader, or a crash, never sees half a file."""
+    """Writes beside `path`, then renames: a reader, or a crash, never sees half a file.
+
+    A device or a pipe is written to as it is: a rename would put a file in its place.
+    """
     import tempfile
 
     target = os.fspath(path)
+    if os.path.exists(target) and not os.path.isfile(target):
+        with open(target, "wb") as file:
+            file.write(content)
+        return
     folder = os.path.dirname(target) or "."
     handle, temporary = tempfile.mkstemp(prefix=".kvlab-", dir=folder)
     try:

@@ -152,6 +152,10 @@ def test_a_log_that_no_engine_wrote(tmp_path: Path) -> None:
     assert "--engine" in refused("check", path)
 
 
+def test_a_device_is_no_log() -> None:
+    assert "device" in refused("check", "/dev/zero")
+
+
 def test_a_refused_connection() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -122,6 +122,25 @@ def test_verbs_are_python_calls_of_the_same_name() -> None:
     assert kvlab.__all__ == sorted(kvlab.__all__)
 
 
+@pytest.mark.parametrize("redirect", [">/dev/full", ">&-", ">&- 2>&-"])
+def test_nowhere_to_print(config: Path, redirect: str) -> None:
+    script = f'"$0" -m kvlab plan "$1" --json {redirect}'
+    done = subprocess.run(["bash", "-c", script, sys.executable, str(config)], capture_output=True, text=True)
+    assert done.returncode == (2 if "full" in redirect else 0)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_device_is_written_to_and_not_replaced(config: Path) -> None:
+    assert run("plan", config, "--json", "-o", "/dev/null").returncode == 0
+    assert not Path("/dev/null").is_file()
+
+
+def test_odd_columns(config: Path) -> None:
+    for columns in ("abc", "1", "-5", ""):
+        assert run("plan", "--help", env={"COLUMNS": columns}).returncode == 0
+        assert run("plan", config, env={"COLUMNS": columns}).returncode == 0
+
+
 def test_planning_a_config_imports_nothing_heavy(config: Path) -> None:
     heavy = "numpy scipy aiohttp rich altair gguf huggingface_hub psutil yaml asyncio"
     script = (

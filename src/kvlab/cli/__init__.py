@@ -40,6 +40,10 @@ def main(argv: list[str] | None = None) -> int:
     # Modules are many small objects that live for ever: collecting while they load costs a tenth of a short command.
     gc.set_threshold(100_000, 50, 50)
     signal.signal(signal.SIGTERM, _interrupt)
+    if sys.stdout is None:  # closed by the caller: what is printed goes nowhere, files are still written
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
         return _run(words)
     except KvlabError as error:
@@ -64,11 +68,12 @@ def run() -> NoReturn:
     Whatever a verb starts it has stopped and closed by then; nothing waits for an exit handler.
     """
     code = main()
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        code = code or 2
+    for stream in (sys.stdout, sys.stderr):  # None when the caller has closed it
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            code = code or 2
     os._exit(code)
 
 

@@ -31,7 +31,8 @@ class Command(NamedTuple):
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
     """A stated width: argparse would import shutil and its archive formats to ask for the terminal's."""
-    return argparse.HelpFormatter(prog, width=int(os.environ.get("COLUMNS", 100)))
+    columns = os.environ.get("COLUMNS", "")
+    return argparse.HelpFormatter(prog, width=int(columns) if columns.isdecimal() and int(columns) > 20 else 100)
 
 
 class Parser(argparse.ArgumentParser):
