@@ -80,6 +80,8 @@ def bench(
     from kvlab.load.bench import bench as run
     from kvlab.load.bench import save
 
+    if output is not None and not Path(output).parent.is_dir():
+        raise BadInput(f"there is no folder {Path(output).parent} for the result; make it, or choose another -o")
     result = run(url, spec, progress)
     if output is not None:
         save(result, Path(output))

@@ -31,6 +31,11 @@ def read_log(path: str, engine: str | None = None) -> Observation:
         lines: Iterator[str] = (_ANSI.sub("", line) for line in iter(lambda: file.readline(_LONGEST_LINE), ""))
         if engine is None:
             engine, lines = _recognise(lines, path)
+        else:
+            first = next(lines, None)
+            if first is None:
+                raise _empty(path)
+            lines = itertools.chain((first,), lines)
         return engines.log_reader(engine).read(lines)
 
 
@@ -54,13 +59,17 @@ def _opened(path: str) -> Iterator[IO[str]]:
 def _recognise(lines: Iterator[str], path: str) -> tuple[str, Iterator[str]]:
     head = list(itertools.islice(lines, _LOOK_LINES))
     if not head:
-        raise BadInput(f"{path} is empty; start the engine with its output going to this file")
+        raise _empty(path)
     for line in head:
         for name in engines.names():
             if engines.log_reader(name).recognises(line):
                 return name, _chained(head, lines)
     known = ", ".join(engines.names())
     raise BadInput(f"no line of {path} comes from an engine that kvlab knows ({known}); name it with --engine")
+
+
+def _empty(path: str) -> BadInput:
+    return BadInput(f"{path} is empty; start the engine with its output going to this file")
 
 
 def _chained(head: Iterable[str], rest: Iterator[str]) -> Iterator[str]:

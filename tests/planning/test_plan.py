@@ -134,6 +134,7 @@ def test_stages_and_shards_share_a_request(qwen: Path) -> None:
     ("options", "flag"),
     [
         ({"engine": "vllm", "parallel": 4}, "--parallel"),
+        ({"engine": "llamacpp", "parallel": 300}, "256"),
         ({"engine": "vllm", "swa_full": True}, "--swa-full"),
         ({"engine": "llamacpp", "max_num_seqs": 4}, "--max-num-seqs"),
         ({"engine": "llamacpp", "tp": 2}, "--tp"),

@@ -60,6 +60,11 @@ def main(argv: list[str] | None = None) -> int:
         return _complain(
             f"cannot use{where}: {error.strerror or error}; check the path, its permissions and disk room", 2
         )
+    except Exception as error:
+        if os.environ.get("KVLAB_DEBUG"):
+            raise
+        what = f"{type(error).__name__}: {error}"[:300]
+        return _complain(f"kvlab did not expect this ({what}); check the input, or report it with KVLAB_DEBUG=1", 2)
 
 
 def run() -> NoReturn:
@@ -82,7 +87,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _complain(line: str, code: int) -> int:
-    one_line = " ".join(line.split())
+    # Text from files and servers may carry terminal commands.
+    one_line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(line.split()))
     sys.stderr.write(f"kvlab: {one_line}\n")
     return code
 
@@ -119,7 +125,11 @@ def _deliver(answer: Answer, *, as_json: bool, output: str | None) -> int:
             return answer.exit_code
     from kvlab.reporting import terminal
 
-    terminal.show(answer.show())
+    try:
+        terminal.show(answer.show())
+    except SystemExit:
+        # What rich raises when the reader of a pipe has gone: it has seen enough.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     return answer.exit_code
 
 

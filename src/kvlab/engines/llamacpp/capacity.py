@@ -14,6 +14,7 @@ from kvlab.engines.llamacpp.arguments import check_arguments
 from kvlab.engines.llamacpp.cells import (
     AUTO_SLOTS,
     F32_BYTES,
+    MOST_SLOTS,
     PAD,
     STORAGES,
     UBATCH,
@@ -46,6 +47,10 @@ def _shape(deployment: Deployment, storage: Types) -> Cells:
     """The caches that are meant: `--context` is `-c`, unless users or a pool are named (docs/decisions/0003)."""
     ask, native = deployment.ask, deployment.model.context
     slots = ask.parallel or ask.users or AUTO_SLOTS
+    if slots > MOST_SLOTS:
+        raise BadInput(
+            f"llama.cpp has at most {MOST_SLOTS} slots, {slots:,} were asked for; lower --parallel or --users"
+        )
     named = ask.parallel or ask.users or ask.pool_gib
     unified = ask.kv_unified if ask.kv_unified is not None else not named
     ubatch = ask.ubatch or UBATCH

@@ -19,6 +19,8 @@ PAD = 256
 AUTO_SLOTS = 4
 """`-np -1`: four slots that share one cache."""
 UBATCH = 512
+MOST_SLOTS = 256
+"""LLAMA_MAX_SEQ: "n_seq_max must be <= 256"."""
 F32_BYTES = 4
 
 STORAGES = {
@@ -119,7 +121,7 @@ def total_bytes(layout: Layout, shape: Cells, storage: Types) -> int:
 
 def most_slots(layout: Layout, storage: Types, pool: int, shape: Cells) -> int:
     """The most slots of `shape`'s context per slot whose caches fit into `pool` bytes; 0 when none does."""
-    return _largest(1 << 12, lambda n: total_bytes(layout, _with_slots(shape, n), storage) <= pool)
+    return _largest(MOST_SLOTS, lambda n: total_bytes(layout, _with_slots(shape, n), storage) <= pool)
 
 
 def _with_slots(shape: Cells, slots: int) -> Cells:
