@@ -177,7 +177,7 @@ def check(dtype: str = "f16") -> Check:
         seen=None,
         verdict="not seen",
         tolerance=0,
-        likely_because="the log never states it",
+        likely_because="it is never stated",
     )
     return Check(engine=ENGINE, rows=(*agreeing, differing, absent))
 

@@ -49,10 +49,12 @@ def _check_verdict(value: Check) -> Text:
     counts = {name: sum(row.verdict == name for row in value.rows) for name in ("agrees", "differs", "not seen")}
     tally = ", ".join(f"{name} {count}" for name, count in counts.items())
     if counts["differs"]:
-        return verdict_line("differs", "The log does not say what was planned", tally)
+        return verdict_line("differs", "The engine does not say what was planned", tally)
+    if value.confirmed:
+        return verdict_line("agrees", "The engine says what was planned", tally)
     if counts["agrees"]:
-        return verdict_line("agrees", "The log says what was planned", tally)
-    return verdict_line("not seen", "The log states none of the planned numbers", tally)
+        return verdict_line("not seen", "The plan is not confirmed: no size of the cache was stated", tally)
+    return verdict_line("not seen", "The engine states none of the planned numbers", tally)
 
 
 def _check_table(rows: tuple[CheckRow, ...]) -> RenderableType:

@@ -157,6 +157,7 @@ def test_a_running_server_is_checked_by_its_address(llama_server: Server, gemma:
     assert (rows["slots"].verdict, rows["slots"].seen) == ("agrees", 4)
     assert (rows["n_ctx_slot"].verdict, rows["n_ctx_slot"].seen) == ("agrees", 2048)
     assert rows["kv_full_bytes"].verdict == "not seen"
+    assert not api.check(llama_server.url, plan=plan).agrees  # slots do not tell one cache type from another
     other = api.plan(gemma, engine="llamacpp", context=8192, parallel=2)
     assert {row.name for row in api.check(llama_server.url, plan=other).rows if row.verdict == "differs"} == {
         "slots",

@@ -18,7 +18,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--plan", metavar="FILE", help="a plan written by kvlab plan --json; without it, what the log says"
     )
     parser.add_argument("--engine", help="whose log it is, when the lines do not tell")
-    parser.add_argument("--strict", action="store_true", help="exit 1 when a line differs or none agrees")
+    parser.add_argument("--strict", action="store_true", help="exit 1 when a line differs or no size is confirmed")
 
 
 def _run(options: argparse.Namespace) -> Answer:
