@@ -75,7 +75,7 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
         ledger=lines + carved.cache_lines,
         capacity=carved.capacity,
         alternatives=alternatives,
-        contexts=tuple(_contexts(planner, deployment, dtypes)),
+        contexts=tuple(_contexts(planner, deployment, carved, dtypes)),
         verdict=judge(deployment, carved, alternatives, identity.kv_flag, weights_known=weights is not None),
         launch=_launch(deployment, carved, loaded.origin, source),
         expects=_expects(planner, deployment, carved, pool),
@@ -253,18 +253,31 @@ def _change_dtype(deployment: Deployment, carved: Carved, dtype: str) -> Deploym
     return msgspec.structs.replace(deployment, ask=ask)
 
 
-def _contexts(planner: Planner, deployment: Deployment, dtypes: tuple[str, ...]) -> list[ContextLine]:
-    model, layout, ask = deployment.model, deployment.layout, deployment.ask
+def _contexts(planner: Planner, deployment: Deployment, carved: Carved, dtypes: tuple[str, ...]) -> list[ContextLine]:
     lines = []
     for dtype in dtypes:
-        for tokens in CONTEXTS:
+        for tokens in sorted({*CONTEXTS, carved.context}):
             try:
-                size = planner.sequence_bytes(model, layout, dtype, ask, tokens)
+                size = _request_bytes(planner, deployment, dtype, tokens)
             except KvlabError:
                 break
-            room = deployment.pool_bytes
-            lines.append(ContextLine(tokens, dtype, size, room / size if room and size else None))
+            room, native = deployment.pool_bytes, deployment.model.context
+            many = room / size if room and size else None
+            lines.append(ContextLine(tokens, dtype, size, many, native is not None and tokens > native))
     return lines
+
+
+def _request_bytes(planner: Planner, deployment: Deployment, dtype: str, tokens: int) -> int:
+    """What the engine charges one request of `tokens`, whether the model was trained for it or not."""
+    alone = planner.one_request(deployment.ask) if planner.one_request else deployment.ask
+    ask = msgspec.structs.replace(alone, context=tokens, kv_dtype=dtype, kv_dtype_k=None, kv_dtype_v=None)
+    model = deployment.model
+    if model.context is not None and tokens > model.context:
+        model = msgspec.structs.replace(model, context=tokens)
+    charged = planner.carve(msgspec.structs.replace(deployment, ask=ask, model=model)).kv.bytes_per_sequence
+    if charged is None:
+        return planner.sequence_bytes(model, deployment.layout, dtype, ask, tokens)
+    return charged
 
 
 def _expects(planner: Planner, deployment: Deployment, carved: Carved, pool: LedgerLine | None) -> tuple[Expected, ...]:

@@ -244,3 +244,14 @@ def test_equal_memory_buys_slots(gemma: Path) -> None:
     for plan in arms:
         assert plan.capacity is not None
         assert plan.capacity.pool_bytes <= 72 * 2**20
+
+
+@pytest.mark.parametrize("file", ["mistralai__Mistral-7B-v0.1.json", "google__gemma-3-27b-it.json"])
+def test_the_table_and_the_headline_tell_the_same_cost(file: str) -> None:
+    path = Path(__file__).parents[1] / "golden" / "configs" / file
+    for engine in ("vllm", "llamacpp"):
+        plan = api.plan(path, engine=engine, pool_gib=60, context=32768)
+        row = next(line for line in plan.contexts if (line.context, line.kv_dtype) == (32768, plan.kv.dtype))
+        assert row.bytes_per_sequence == plan.kv.bytes_per_sequence
+        assert not row.beyond_native
+        assert plan.contexts[-1].beyond_native

@@ -86,6 +86,8 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
     guess_overhead: tuple[int, int, int]
     """Bytes that are neither weights nor cache, as (low, first guess, high)."""
     overhead_because: str
+    one_request: Callable[[Ask], Ask] | None = None
+    """A request as it would be asked for alone; None: only its length matters to the engine."""
     same_pool: Callable[[Deployment, Carved, str], Deployment] | None = None
     """(deployment, carved, dtype) -> the same memory stored in another dtype; None: only the dtype changes."""
 

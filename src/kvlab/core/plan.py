@@ -108,12 +108,14 @@ class Alternative(msgspec.Struct, frozen=True):
 
 
 class ContextLine(msgspec.Struct, frozen=True):
-    """Cache of one request at a context length, by cache dtype; concurrency is None without a pool."""
+    """Cache of one request at a context length as the engine charges it; concurrency is None without a pool."""
 
     context: int
     kv_dtype: str
     bytes_per_sequence: int
     concurrency: float | None
+    beyond_native: bool = False
+    """Longer than the model's own context, so only arithmetic."""
 
 
 class Move(msgspec.Struct, frozen=True):

@@ -105,6 +105,7 @@ def _alternatives(lines: tuple[Alternative, ...]) -> Table:
 
 def _contexts(lines: tuple[ContextLine, ...], used: str) -> RenderableType:
     contexts = list(dict.fromkeys(line.context for line in lines))
+    beyond = {line.context for line in lines if line.beyond_native}
     cells = {(line.kv_dtype, line.context): line for line in lines}
     columns: dict[tuple[str, ...], str] = {}
     for dtype in sorted(dict.fromkeys(line.kv_dtype for line in lines), key=lambda dtype: dtype != used):
@@ -117,15 +118,19 @@ def _contexts(lines: tuple[ContextLine, ...], used: str) -> RenderableType:
     shown, hidden = order[:_CONTEXT_DTYPES], order[_CONTEXT_DTYPES:]
     body = table(right("context"), *(right(words.plain(dtype)) for _, dtype in shown))
     for index, context in enumerate(contexts):
-        body.add_row(Text(f"{context:,}"), *(Text(column[index]) for column, _ in shown))
-    more = f"also in --json: {', '.join(words.plain(dtype) for _, dtype in hidden)}"
-    return Group(body, note(more)) if hidden else body
+        mark = "*" if context in beyond else ""
+        body.add_row(Text(f"{mark}{context:,}"), *(Text(column[index]) for column, _ in shown))
+    notes = [note("* longer than the model was made for: arithmetic only")] if beyond else []
+    if hidden:
+        notes.append(note(f"also in --json: {', '.join(words.plain(dtype) for _, dtype in hidden)}"))
+    return Group(body, *notes)
 
 
 def _cell(line: ContextLine | None) -> str:
     if line is None:
         return ""
-    many = "" if line.concurrency is None else f"  {line.concurrency:,.2f}x"
+    # Cut, not rounded: 0.999 of a request is no request.
+    many = "" if line.concurrency is None else f"  {int(line.concurrency * 100) / 100:,.2f}x"
     return f"{size(line.bytes_per_sequence)}{many}"
 
 

@@ -251,6 +251,11 @@ def sequence_bytes(model: Model, layout: Layout, dtype: str, ask: Ask, tokens: i
     return kept + state_bytes(list(layout.only("state")), 1)
 
 
+def _one_request(ask: Ask) -> Ask:
+    """One slot, with no pool to fill."""
+    return msgspec.structs.replace(ask, parallel=1, users=None, pool_gib=None, kv_unified=False)
+
+
 def _same_pool(deployment: Deployment, carved: Carved, dtype: str) -> Deployment:
     """The same memory in another type: more slots where the pool decides their number, else more context."""
     own = {"kv_dtype": dtype, "kv_dtype_k": None, "kv_dtype_v": None}
@@ -279,5 +284,6 @@ PLANNER = Planner(
     sequence_bytes=sequence_bytes,
     guess_overhead=(300 * MIB, 450 * MIB, 600 * MIB),
     overhead_because="the GPU context of one process",
+    one_request=_one_request,
     same_pool=_same_pool,
 )
