@@ -11,7 +11,7 @@ SRC = Path(__file__).parents[1] / "src" / "kvlab"
 ORDER = [
     {"core"},
     {"facts", "families", "engines", "readers"},
-    {"options", "store", "machine", "detect", "source", "observe", "verdict", "supervisor"},
+    {"options", "store", "machine", "detect", "source", "observe", "verdict", "request", "supervisor"},
     {"planning", "launch", "load"},
     {"attach", "prompts", "answers", "sharing", "lab", "settings"},
     {"experiment", "gate", "showcase"},

@@ -9,7 +9,7 @@ import msgspec
 from kvlab import engines
 from kvlab.core import budget
 from kvlab.core.engine import Carved, Deployment, Gpu, Planner
-from kvlab.core.errors import BadInput, KvlabError
+from kvlab.core.errors import KvlabError
 from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt, Origin, Weights
 from kvlab.core.plan import (
@@ -23,25 +23,13 @@ from kvlab.core.plan import (
     LedgerLine,
     Plan,
 )
-from kvlab.core.units import GIB
+from kvlab.core.units import GIB, size
+from kvlab.request import settled
 from kvlab.source import Loaded
 from kvlab.verdict import judge
 
 CONTEXTS = (4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576)
 """Rows of the per-context table, in tokens."""
-
-
-OWN_OPTIONS = frozenset(
-    {
-        *("tp", "pp", "dp", "dcp", "ep", "util", "block_size", "max_num_batched_tokens", "max_num_seqs"),
-        *("prefix_caching", "mamba_cache_mode"),
-        *("kv_dtype_k", "kv_dtype_v", "parallel", "kv_unified", "swa_full", "ubatch"),
-    }
-)
-"""Fields of Ask that some engines have and others do not."""
-_NOTHING_ASKED = Ask()
-_SECRETS = ("api-key", "hf-token", "token")
-"""Flags whose values must not reach a plan, a record or a report."""
 
 
 def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
@@ -50,7 +38,7 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
     Raises KvlabError for a request that cannot be planned, naming what to change.
     """
     planner, identity = engines.planner(ask.engine), engines.engine(ask.engine)
-    ask = _settled(ask, planner)
+    ask = settled(ask, planner)
     gpu = _gpu(ask)
     weights = _weights(loaded, ask)
     lines, doubts = _ledger(gpu, ask, planner, weights)
@@ -79,7 +67,7 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
         verdict=judge(deployment, carved, alternatives, identity.kv_flag, weights_known=weights is not None),
         launch=_launch(deployment, carved, loaded.origin, source),
         expects=_expects(planner, deployment, carved, pool),
-        doubts=(*loaded.doubts, *carved.doubts, *doubts),
+        doubts=(*loaded.doubts, *carved.doubts, *doubts, *_range_doubt(planner, deployment, carved, pool)),
         ask=ask,
     )
 
@@ -106,46 +94,6 @@ def _served(name: str, origin: Origin, source: str) -> str:
         return source
     folder, file = os.path.split(source)
     return (folder or ".") if file == "config.json" else name
-
-
-def _settled(ask: Ask, planner: Planner) -> Ask:
-    """The request with its GPUs split: `--gpus` alone means tensor parallelism over all of them.
-
-    Raises BadInput for a number out of range, an option that the engine does not have, or a secret.
-    """
-    _refuse_other_engines(ask, planner)
-    for name in ("tp", "pp", "dp", "dcp", "ep", "gpus", "users", "parallel", "context", "block_size", "ubatch"):
-        value = getattr(ask, name)
-        if value is not None and value < 1:
-            raise BadInput(f"--{name.replace('_', '-')} {value} must be at least 1")
-    for name in ("gpu_gib", "pool_gib", "weights_gib"):
-        value = getattr(ask, name)
-        if value is not None and not 0 < value < 1e6:
-            raise BadInput(f"--{name.replace('_', '-')} {value:g} must be more than 0 GiB and less than a million")
-    if ask.overhead_gib is not None and not 0 <= ask.overhead_gib < 1e6:
-        raise BadInput(f"--overhead-gib {ask.overhead_gib:g} must be 0 or more GiB")
-    if ask.util is not None and not 0 < ask.util <= 1:
-        raise BadInput(
-            f"--util {ask.util:g} must be above 0 and at most 1, the share of GPU memory that the engine claims"
-        )
-    secret = next((name for name, _ in ask.engine_args if name.lstrip("-").replace("_", "-").lower() in _SECRETS), None)
-    if secret is not None:
-        raise BadInput(
-            f"--engine-arg {secret} would write a secret into plans and records; set it in the engine's environment"
-        )
-    split = ask.pp * ask.dp
-    tp = ask.tp if ask.tp is not None else max(1, (ask.gpus or split) // split)
-    if ask.gpus is not None and ask.gpus != tp * split:
-        raise BadInput(f"--gpus {ask.gpus} is not --tp {tp} x --pp {ask.pp} x --dp {ask.dp} = {tp * split}")
-    return msgspec.structs.replace(ask, tp=tp)
-
-
-def _refuse_other_engines(ask: Ask, planner: Planner) -> None:
-    """An option that the engine does not have would be dropped silently."""
-    for name in OWN_OPTIONS - planner.options:
-        if getattr(ask, name) != getattr(_NOTHING_ASKED, name):
-            known = ", ".join(sorted(f"--{option.replace('_', '-')}" for option in planner.options))
-            raise BadInput(f"--{name.replace('_', '-')} is no option of {ask.engine}; its own are {known}")
 
 
 def _gpu(ask: Ask) -> Gpu | None:
@@ -231,21 +179,30 @@ def _dtypes(planner: Planner, current: str) -> tuple[str, ...]:
 
 def _alternative(planner: Planner, deployment: Deployment, carved: Carved, dtype: str) -> Alternative | None:
     """The same pool in another dtype; None when the engine refuses that dtype for this model."""
+    over = _over(carved, deployment.pool_bytes)
     if dtype == carved.kv.dtype:
-        other, room = carved, deployment
+        other = carved
     else:
-        same_pool = planner.same_pool or _change_dtype
+        # What was asked for does not fit: then the question is whether the same fits in another dtype.
+        change = _change_dtype if over or planner.same_pool is None else planner.same_pool
         try:
-            room = same_pool(deployment, carved, dtype)
-            other = planner.carve(room)
+            other = planner.carve(change(deployment, carved, dtype))
         except KvlabError:
             return None
     capacity = other.capacity
     if capacity is None:
         return Alternative(dtype, None, None, None)
     return Alternative(
-        dtype, capacity.tokens, capacity.max_concurrency, capacity.longest_request_tokens >= carved.context
+        dtype,
+        capacity.tokens,
+        capacity.max_concurrency,
+        capacity.longest_request_tokens >= carved.context and not (over and _over(other, deployment.pool_bytes)),
     )
+
+
+def _over(carved: Carved, pool: int | None) -> bool:
+    """Whether an engine whose caches are asked for would take more than the pool."""
+    return pool is not None and carved.capacity is not None and carved.capacity.pool_bytes > pool
 
 
 def _change_dtype(deployment: Deployment, carved: Carved, dtype: str) -> Deployment:
@@ -258,12 +215,12 @@ def _contexts(planner: Planner, deployment: Deployment, carved: Carved, dtypes: 
     for dtype in dtypes:
         for tokens in sorted({*CONTEXTS, carved.context}):
             try:
-                size = _request_bytes(planner, deployment, dtype, tokens)
+                charged = _request_bytes(planner, deployment, dtype, tokens)
             except KvlabError:
                 break
             room, native = deployment.pool_bytes, deployment.model.context
-            many = room / size if room and size else None
-            lines.append(ContextLine(tokens, dtype, size, many, native is not None and tokens > native))
+            many = room / charged if room and charged else None
+            lines.append(ContextLine(tokens, dtype, charged, many, native is not None and tokens > native))
     return lines
 
 
@@ -278,6 +235,27 @@ def _request_bytes(planner: Planner, deployment: Deployment, dtype: str, tokens:
     if charged is None:
         return planner.sequence_bytes(model, deployment.layout, dtype, ask, tokens)
     return charged
+
+
+def _range_doubt(
+    planner: Planner, deployment: Deployment, carved: Carved, pool: LedgerLine | None
+) -> tuple[Doubt, ...]:
+    """A pool that is only estimated, when its low end changes the answer."""
+    if pool is None or pool.kind != "estimated" or carved.capacity is None:
+        return ()
+
+    def holds(room: int) -> bool:
+        found = planner.carve(msgspec.structs.replace(deployment, pool_bytes=max(0, room)))
+        enough = found.capacity is not None and found.capacity.longest_request_tokens >= carved.context
+        return enough and not _over(found, max(0, room))
+
+    if holds(pool.bytes) == holds(pool.low) == holds(pool.high):
+        return ()
+    text = (
+        f"the pool is an estimate between {size(max(0, pool.low))} and {size(pool.high)}: {carved.context:,} tokens fit"
+        " at one end and not at the other; kvlab check of a first start tells, then give --overhead-gib"
+    )
+    return (Doubt("pool", text),)
 
 
 def _expects(planner: Planner, deployment: Deployment, carved: Carved, pool: LedgerLine | None) -> tuple[Expected, ...]:

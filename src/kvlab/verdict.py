@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvlab.core.engine import Carved, Deployment
-from kvlab.core.plan import Alternative, Move, Verdict
+from kvlab.core.plan import Alternative, Capacity, Move, Verdict
 from kvlab.core.units import size
 
 
@@ -27,27 +27,58 @@ def judge(
     if capacity is None or (pool is None and deployment.ask.pool_gib is None):
         return _without_pool(deployment, carved, weights_known=weights_known)
     over = pool is not None and capacity.pool_bytes > pool
+    holding = [other.kv_dtype for other in alternatives if other.fits and other.kv_dtype != dtype]
     if capacity.longest_request_tokens >= context and not over:
-        return Verdict("fits", _fits_text(deployment, carved, smaller), _more_room(deployment, carved, smaller))
-    holding = next((other for other in smaller if other.fits), None) if not over else None
-    if holding is not None:
+        return Verdict(
+            "fits",
+            _fits_text(deployment, carved, smaller),
+            _more_room(deployment, carved, smaller),
+            holds_users=_holds_users(deployment, capacity),
+        )
+    if over:
+        assert pool is not None
+        return _over(deployment, carved, pool, holding)
+    longest = capacity.longest_request_tokens
+    if holding:
+        only = "only " if len(holding) == 1 else ""
         text = (
-            f"only {holding.kv_dtype} holds {context:,} tokens: {dtype} ends at {capacity.longest_request_tokens:,};"
-            f" add --kv-dtype {holding.kv_dtype} (the engine's {kv_flag})"
+            f"{dtype} ends at {longest:,} tokens and {only}{' or '.join(holding)} holds {context:,}:"
+            f" add --kv-dtype {holding[0]} (the engine's {kv_flag})"
         )
         return Verdict("fits_with_smaller_dtype", text, _more_room(deployment, carved, smaller))
-    if over:
-        text = f"the caches take {size(capacity.pool_bytes)} and only {size(pool or 0)} are free for them"
-        return Verdict(
-            "does_not_fit", text, (Move("lower --context or --parallel", None), *_dtype_moves(smaller, carved))
-        )
-    longest = capacity.longest_request_tokens
     text = (
         f"not even one request of {context:,} tokens fits: the pool of {size(capacity.pool_bytes)} ends at"
         f" {longest:,} tokens; shorten the context or take a larger GPU"
     )
     shorten = Move(f"lower --context to {longest:,}", None)
     return Verdict("does_not_fit", text, (shorten, *_more_room(deployment, carved, smaller)))
+
+
+def _over(deployment: Deployment, carved: Carved, pool: int, holding: list[str]) -> Verdict:
+    """An engine whose caches are asked for, and take more than is free."""
+    capacity, one = carved.capacity, carved.kv.bytes_per_sequence
+    assert capacity is not None
+    text = f"the caches take {size(capacity.pool_bytes)} and only {size(pool)} are free for them"
+    fewer = pool // one if one else 0
+    moves = [Move(f"run {fewer} requests together instead of {capacity.max_concurrency:.0f}", None)] if fewer else []
+    if holding:
+        moves.insert(0, Move(f"--kv-dtype {holding[0]} (check the answers first: kvlab quality)", None))
+        text += f"; stored as {holding[0]} they fit"
+        return Verdict("fits_with_smaller_dtype", text, tuple(moves))
+    moves.append(Move("lower --context", None))
+    return Verdict("does_not_fit", text, tuple(moves))
+
+
+def _together(deployment: Deployment, capacity: Capacity) -> float:
+    """Requests that run at once on all replicas, as the pool and the scheduler's own limit allow."""
+    limit = deployment.ask.max_num_seqs
+    each = capacity.max_concurrency if limit is None else min(capacity.max_concurrency, limit)
+    return each * deployment.ask.dp
+
+
+def _holds_users(deployment: Deployment, capacity: Capacity) -> bool | None:
+    users = deployment.ask.users
+    return None if users is None else _together(deployment, capacity) >= users
 
 
 def _without_pool(deployment: Deployment, carved: Carved, *, weights_known: bool) -> Verdict:
@@ -68,11 +99,19 @@ def _without_pool(deployment: Deployment, carved: Carved, *, weights_known: bool
 def _fits_text(deployment: Deployment, carved: Carved, smaller: list[Alternative]) -> str:
     capacity, users = carved.capacity, deployment.ask.users
     assert capacity is not None
-    text = (
-        f"the {carved.kv.dtype} cache holds the target context: {capacity.max_concurrency:.2f} requests of"
-        f" {carved.context:,} tokens at once"
-    )
-    if users is not None and capacity.max_concurrency < users:
+    asked = deployment.ask.context
+    shared = asked is not None and carved.context < asked
+    what = f"requests of {carved.context:,}" if shared else "the target"
+    many = f"{capacity.max_concurrency:.2f} requests of {carved.context:,} tokens at once"
+    text = f"the {carved.kv.dtype} cache holds {what + ' tokens' if shared else what + ' context'}: {many}"
+    if shared:
+        text += f" (the {asked:,} of --context are shared by the slots; --users gives each request all of them)"
+    if deployment.ask.dp > 1:
+        text += f" in each of {deployment.ask.dp} replicas"
+    limit = deployment.ask.max_num_seqs
+    if limit is not None and limit < capacity.max_concurrency:
+        text += f", of which --max-num-seqs lets {limit} run"
+    if users is not None and _together(deployment, capacity) < users:
         text += f", not the {users} users asked for (the others wait)"
     best = next((other for other in smaller if (other.max_concurrency or 0) > capacity.max_concurrency), None)
     if best is not None:

@@ -255,3 +255,42 @@ def test_the_table_and_the_headline_tell_the_same_cost(file: str) -> None:
         assert row.bytes_per_sequence == plan.kv.bytes_per_sequence
         assert not row.beyond_native
         assert plan.contexts[-1].beyond_native
+
+
+def test_a_range_that_changes_the_answer_is_a_doubt(qwen: Path) -> None:
+    plan = api.plan(qwen, gpu="rtx4090-24gb", weights_gib=15.3, context=16384)
+    pool = plan.ledger[-1]
+    need = plan.kv.bytes_per_sequence
+    assert need is not None
+    assert pool.low < need < pool.bytes  # fits by the estimate, not at its low end
+    assert plan.verdict.code == "fits"
+    assert [doubt.key for doubt in plan.doubts] == ["pool"]
+    assert api.plan(qwen, gpu="h100-80gb", weights_gib=15.3, context=16384).doubts == ()
+
+
+def test_users_are_counted_over_replicas_and_the_schedulers_limit(qwen: Path) -> None:
+    one = api.plan(qwen, pool_gib=40, context=8192, users=40)  # 40 GiB / 1.125 GiB = 35.5 requests
+    assert one.verdict.holds_users is False
+    two = api.plan(qwen, pool_gib=40, context=8192, users=40, dp=2)
+    assert two.verdict.holds_users is True
+    assert "in each of 2 replicas" in two.verdict.text
+    assert "not the 40" not in two.verdict.text
+    few = api.plan(qwen, pool_gib=40, context=8192, users=20, max_num_seqs=16)
+    assert few.verdict.holds_users is False
+    assert "lets 16 run" in few.verdict.text
+
+
+def test_caches_that_are_asked_for_and_do_not_fit(qwen: Path) -> None:
+    # 64 requests of 40,960 tokens: 360 GiB as f16, 101 GiB as q4_0
+    plan = api.plan(qwen, engine="llamacpp", gpu_gib=140, weights_gib=15, users=64, context=40960)
+    assert plan.verdict.code == "fits_with_smaller_dtype"
+    fits = {other.kv_dtype: other.fits for other in plan.alternatives}
+    assert (fits["f16"], fits["q8_0"], fits["q4_0"]) == (False, False, True)
+    assert plan.verdict.moves[-1].text == "run 22 requests together instead of 64"  # 124.56 GiB / 5.625
+
+
+def test_a_shared_context_is_not_called_the_target(gemma: Path) -> None:
+    text = api.plan(gemma, engine="llamacpp", pool_gib=1, context=8192, parallel=2).verdict.text
+    assert "holds requests of 4,096 tokens" in text
+    assert "target" not in text
+    assert "target" in api.plan(gemma, engine="llamacpp", pool_gib=1, context=8192, users=2).verdict.text

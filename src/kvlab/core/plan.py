@@ -131,6 +131,8 @@ class Verdict(msgspec.Struct, frozen=True):
     code: Literal["fits", "fits_with_smaller_dtype", "does_not_fit", "unknown"]
     text: str
     moves: tuple[Move, ...] = ()
+    holds_users: bool | None = None
+    """Whether all `--users` run together; None when none were named or the capacity is unknown."""
 
 
 class Flag(msgspec.Struct, frozen=True):

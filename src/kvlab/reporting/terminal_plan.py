@@ -139,7 +139,11 @@ def _launch(value: Plan) -> list[RenderableType]:
     parts: list[RenderableType] = []
     if launch.argv:
         command = Text(words.shell(launch.argv, launch.env), no_wrap=True, overflow="ignore")
-        parts += [heading("Launch"), command]
+        fits = value.verdict.code in ("fits", "unknown")
+        parts += [
+            heading("Launch" if fits else "Launch, once the plan fits: the engine refuses this as it is"),
+            command,
+        ]
     for name, content in launch.files.items():
         body = Text(words.plain(content).rstrip(), no_wrap=True, overflow="ignore")
         parts += [heading(f"File {words.plain(name)}"), body]

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", help="a Hub id, a folder, a config.json or a .gguf file")
     add_arguments(parser)
-    parser.add_argument("--strict", action="store_true", help="exit 1 unless one request fits and nothing is in doubt")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit 1 unless one request, and all --users, fit without a doubt"
+    )
 
 
 def _run(options: argparse.Namespace) -> Answer:
@@ -28,7 +30,8 @@ def _run(options: argparse.Namespace) -> Answer:
 
         return terminal.plan(plan)
 
-    failed = options.strict and (plan.verdict.code != "fits" or plan.doubts)
+    short = plan.verdict.code != "fits" or plan.verdict.holds_users is False
+    failed = options.strict and (short or plan.doubts)
     return Answer(plan, show, exit_code=1 if failed else 0)
 
 

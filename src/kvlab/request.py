@@ -1,0 +1,61 @@
+"""A request made whole before anything is planned: numbers in range, GPUs split, nothing dropped, nothing secret."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kvlab.core.engine import Planner
+from kvlab.core.errors import BadInput
+from kvlab.core.plan import Ask
+
+OWN_OPTIONS = frozenset(
+    {
+        *("tp", "pp", "dp", "dcp", "ep", "util", "block_size", "max_num_batched_tokens", "max_num_seqs"),
+        *("prefix_caching", "mamba_cache_mode"),
+        *("kv_dtype_k", "kv_dtype_v", "parallel", "kv_unified", "swa_full", "ubatch"),
+    }
+)
+"""Fields of Ask that some engines have and others do not."""
+_NOTHING_ASKED = Ask()
+_SECRETS = ("api-key", "hf-token", "token")
+"""Flags whose values must not reach a plan, a record or a report."""
+
+
+def settled(ask: Ask, planner: Planner) -> Ask:
+    """The request with its GPUs split: `--gpus` alone means tensor parallelism over all of them.
+
+    Raises BadInput for a number out of range, an option that the engine does not have, or a secret.
+    """
+    _refuse_other_engines(ask, planner)
+    for name in ("tp", "pp", "dp", "dcp", "ep", "gpus", "users", "parallel", "context", "block_size", "ubatch"):
+        value = getattr(ask, name)
+        if value is not None and value < 1:
+            raise BadInput(f"--{name.replace('_', '-')} {value} must be at least 1")
+    for name in ("gpu_gib", "pool_gib", "weights_gib"):
+        value = getattr(ask, name)
+        if value is not None and not 0 < value < 1e6:
+            raise BadInput(f"--{name.replace('_', '-')} {value:g} must be more than 0 GiB and less than a million")
+    if ask.overhead_gib is not None and not 0 <= ask.overhead_gib < 1e6:
+        raise BadInput(f"--overhead-gib {ask.overhead_gib:g} must be 0 or more GiB")
+    if ask.util is not None and not 0 < ask.util <= 1:
+        raise BadInput(
+            f"--util {ask.util:g} must be above 0 and at most 1, the share of GPU memory that the engine claims"
+        )
+    secret = next((name for name, _ in ask.engine_args if name.lstrip("-").replace("_", "-").lower() in _SECRETS), None)
+    if secret is not None:
+        raise BadInput(
+            f"--engine-arg {secret} would write a secret into plans and records; set it in the engine's environment"
+        )
+    split = ask.pp * ask.dp
+    tp = ask.tp if ask.tp is not None else max(1, (ask.gpus or split) // split)
+    if ask.gpus is not None and ask.gpus != tp * split:
+        raise BadInput(f"--gpus {ask.gpus} is not --tp {tp} x --pp {ask.pp} x --dp {ask.dp} = {tp * split}")
+    return msgspec.structs.replace(ask, tp=tp)
+
+
+def _refuse_other_engines(ask: Ask, planner: Planner) -> None:
+    """An option that the engine does not have would be dropped silently."""
+    for name in OWN_OPTIONS - planner.options:
+        if getattr(ask, name) != getattr(_NOTHING_ASKED, name):
+            known = ", ".join(sorted(f"--{option.replace('_', '-')}" for option in planner.options))
+            raise BadInput(f"--{name.replace('_', '-')} is no option of {ask.engine}; its own are {known}")
