@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from aiohttp import web
@@ -134,9 +134,10 @@ def serving(*answers: Answer) -> Iterator[Scripted]:
     assert ready.wait(10)
 
     def stop() -> None:
-        if thread.is_alive():
+        # The thread closes its loop just before it ends, so being alive does not mean that the loop takes calls.
+        with suppress(RuntimeError):
             loop.call_soon_threadsafe(finish.set)
-            thread.join(10)
+        thread.join(10)
 
     script.stop = stop
     try:
