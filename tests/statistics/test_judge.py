@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -193,11 +194,13 @@ def test_an_arm_that_answers_nothing_is_worse() -> None:
     assert "no request was answered in every run" in found.text
 
 
-def test_answers_below_the_noise_floor_are_never_better() -> None:
+def test_other_answers_are_neither_better_nor_worse_until_read() -> None:
     faster, same = experiment({"ttft": 0.6, "tpot": 0.7}), experiment({})
+    slower = experiment({"ttft": 1.5, "tpot": 1.4})
     assert verdict(faster, "below the noise floor").code == "inconclusive"
     assert "read them before you decide" in verdict(faster, "below the noise floor").text
-    assert verdict(same, "below the noise floor").code == "worse"
+    assert verdict(same, "below the noise floor").code == "inconclusive"
+    assert verdict(slower, "below the noise floor").code == "worse"
     assert verdict(faster, "inconclusive").code == "better"
     assert "answer quality was not compared" in verdict(faster, None).because
 
@@ -206,6 +209,20 @@ def test_a_queue_with_room_in_the_cache_names_the_slots() -> None:
     found = verdict(experiment({}, pool=PoolUse(peak_kv_used=0.4, peak_waiting=6.0, preemptions=3.0)))
     assert any("the number of slots limits the concurrency" in reason for reason in found.because)
     assert any("arm A preempted 6 requests" in reason for reason in found.because)
+
+
+def test_arms_that_run_different_batches_are_said_to() -> None:
+    runs = experiment({})
+    wide = PoolUse(peak_kv_used=0.97, peak_waiting=0.0, peak_running=7.0)
+    runs = [msgspec.structs.replace(run, pool=wide) if run.arm == "b" else run for run in runs]
+    assert any("up to 4 requests ran at once in A and 7 in B" in reason for reason in verdict(runs).because)
+    assert not any("at once in A" in reason for reason in verdict(experiment({})).because)
+
+
+def test_an_interval_that_says_nothing_is_not_printed() -> None:
+    found = verdict(experiment({}, seed=3, noise=3.0))
+    assert any("no usable interval" in reason for reason in found.because)
+    assert not any("000 %" in reason for reason in found.because)
 
 
 def test_one_run_per_arm_is_inconclusive() -> None:

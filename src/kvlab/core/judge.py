@@ -11,8 +11,8 @@ The rule, in this order:
    survivors; if performance says the opposite, inconclusive.
 3. The pool. When the load never filled it, "no difference seen" becomes inconclusive: the experiment never reached
    what a larger cache is for. A difference that was measured stands, with the remark.
-4. Quality. Answers below the noise floor turn "better" into inconclusive (faster, with other answers: a person must
-   read them) and everything else into worse.
+4. Quality. Answers below the noise floor are other answers, which need not be worse ones: "better" and "no difference
+   seen" become inconclusive, since a person must read them first; the rest stands, with the remark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from kvlab.core.comparison import ComparisonRow
-from kvlab.core.performance import compare_runs, percent, share
+from kvlab.core.performance import compare_runs, percent, percent_range, share
 from kvlab.core.quality import Prefix, Quality
 from kvlab.core.record import AbVerdict, PoolPeak, Run
 from kvlab.core.statistics import CHANCE, fisher
@@ -32,6 +32,11 @@ FULL = 0.9
 """Peak cache use from which the pool counts as full."""
 DECISIVE = ("output_throughput", "mean_e2el_ms")
 PRIMARY = ("output_throughput", "mean_ttft_ms", "mean_tpot_ms", "mean_e2el_ms")
+_OTHER_ANSWERS = "B's answers differ from A's by more than A's own from run to run: read them before you decide."
+LARGER_BATCH = 1.25
+"""From a quarter more requests at once, an arm's time per output token is not compared at the same batch size."""
+UNSTEADY = 0.2
+"""Runs of one arm that differ by more than 20 %, and by more than the arms do, mean a machine with other work on it."""
 _TITLES = {
     "output_throughput": "output throughput",
     "mean_ttft_ms": "mean time to first token",
@@ -46,6 +51,7 @@ class _Arm(NamedTuple):
     name: str
     peak: float | None
     waited: float | None
+    running: float | None
     preempted: float | None
     completed: int
     failed: int
@@ -82,6 +88,7 @@ def _arm(name: str, runs: Sequence[Run]) -> _Arm:
         name=name,
         peak=max((pool.peak_kv_used for pool in pools if pool.peak_kv_used is not None), default=None),
         waited=max((pool.peak_waiting for pool in pools if pool.peak_waiting is not None), default=None),
+        running=max((pool.peak_running for pool in pools if pool.peak_running is not None), default=None),
         preempted=sum(preempted) if preempted else None,
         completed=sum(run.completed for run in runs),
         failed=sum(run.failed for run in runs),
@@ -144,7 +151,7 @@ def _sentence(row: ComparisonRow) -> str:
         return f"{_TITLES[row.metric]}: {row.because}"
     interval = ""
     if row.low is not None and row.high is not None:
-        interval = f" (95 % interval {percent(row.low)} to {percent(row.high)})"
+        interval = f" ({percent_range(row.low, row.high)})"
     noise = "" if row.noise is None else f", noise between runs {share(row.noise)}"
     return f"{_TITLES[row.metric]} {percent(row.change)}{interval}{noise}: {row.verdict}, {row.because}"
 
@@ -192,15 +199,8 @@ def _with_quality(found: _Finding, quality: Quality | None) -> _Finding:
     if quality.verdict != "below the noise floor":
         return found._replace(because=(*found.because, remark))
     because = (remark, *found.because)
-    if found.code == "better":
-        text = (
-            f"{found.text} But its answers differ from A's by more than the noise floor: read them before you decide."
-        )
-        return _Finding("inconclusive", text, because)
-    text = "B's answers differ from A's by more than the noise floor, and no gain in speed was shown for it."
-    return _Finding(
-        "worse", text if found.code != "worse" else f"{found.text} Its answers leave the noise floor too.", because
-    )
+    text = f"{found.text} {_OTHER_ANSWERS}"
+    return _Finding("worse" if found.code == "worse" else "inconclusive", text, because)
 
 
 def _pressure(a: _Arm, b: _Arm) -> list[str]:
@@ -222,6 +222,12 @@ def _pressure(a: _Arm, b: _Arm) -> list[str]:
             f"requests waited with at most part of the cache in use ({held}): the number of slots limits the"
             " concurrency, not the bytes in use"
         )
+    if a.running and b.running and max(a.running, b.running) >= LARGER_BATCH * min(a.running, b.running):
+        more = a if a.running > b.running else b
+        found.append(
+            f"up to {a.running:.0f} requests ran at once in A and {b.running:.0f} in B: the time per output token of"
+            f" {more.name} is that of larger batches, and its time in the queue is shorter"
+        )
     for arm in (a, b):
         if arm.preempted:
             found.append(f"arm {arm.name} preempted {arm.preempted:.0f} requests: its cache ran over")
@@ -236,11 +242,11 @@ def _drift(rows: Sequence[ComparisonRow]) -> list[str]:
         if row.metric in PRIMARY
         and row.noise is not None
         and row.change is not None
-        and row.noise > max(abs(row.change), 0.05)
+        and row.noise > max(abs(row.change), UNSTEADY)
     ]
     if not moved:
         return []
     return [
-        f"the machine changed during the experiment by more than the change under test: runs of the same arm differ in"
-        f" {', '.join(moved)}"
+        f"the machine was not steady: runs of the same arm differ in {', '.join(moved)}; repeat the experiment with"
+        " nothing else running"
     ]

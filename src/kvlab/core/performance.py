@@ -15,6 +15,9 @@ SMALLEST = 0.01
 WIDE = 0.2
 """An interval that reaches beyond 20 % either way could hide a change that matters: then nothing can be said."""
 
+USELESS = 10.0
+"""An interval that reaches beyond +-1000 % is not worth printing."""
+
 
 class Metric(NamedTuple):
     """A metric under its name in vLLM's result file; `statistic` None: one number per run, kept in `Run.metrics`."""
@@ -48,6 +51,13 @@ def percent(change: float) -> str:
 def share(part: float) -> str:
     """A share as "93 %" or "4.2 %"."""
     return f"{part * 100:.0f} %" if part >= 0.1 or part == 0 else f"{part * 100:.1f} %"
+
+
+def percent_range(low: float, high: float) -> str:
+    """A 95 % interval as "-24 % to +14 %"; beyond ten times either way it says nothing, and the text says so."""
+    if max(abs(low), abs(high)) > USELESS:
+        return "no usable interval: the runs differ too much"
+    return f"95 % interval {percent(low)} to {percent(high)}"
 
 
 def compare_runs(runs: Sequence[Run], *, seed: int, resamples: int = 2000) -> tuple[ComparisonRow, ...]:
@@ -119,9 +129,7 @@ def _row_verdict(metric: Metric, change: Change, noise: float | None, prompts: i
         better = (change.change > 0) == metric.higher_is_better
         return ("better" if better else "worse"), "the interval excludes zero and the change exceeds the noise"
     if max(-change.low, change.high) > WIDE and not excludes_zero:
-        return "inconclusive", (
-            f"the interval reaches from {percent(change.low)} to {percent(change.high)}: too wide to see a change"
-        )
+        return "inconclusive", "the interval is too wide to see a change"
     if not excludes_zero:
         return "no difference seen", "the interval includes zero"
     if threshold > SMALLEST:
