@@ -51,6 +51,7 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
         pool_bytes=max(0, pool.bytes) if pool else None,
         weights=weights,
         share=_share(ask, planner),
+        share_of=planner.share_of,
     )
     carved = planner.carve(deployment)
     dtypes = _dtypes(planner, carved.kv.dtype)
@@ -135,7 +136,7 @@ def _ledger(
         text = "the source holds no weights to measure, so the pool is unknown: give --weights-gib X (or --pool-gib X)"
         return (), [Doubt("weights", text)]
     taken = [budget.weights_taken(weights, (ask.tp or 1) * ask.pp), _overhead(ask, planner)]
-    return budget.ledger(gpu, _share(ask, planner), taken), []
+    return budget.ledger(gpu, _share(ask, planner), taken, planner.share_of), []
 
 
 def _share(ask: Ask, planner: Planner) -> float | None:

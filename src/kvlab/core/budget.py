@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kvlab.core.engine import Gpu
+from kvlab.core.engine import Gpu, ShareOf
 from kvlab.core.model import Kind, Weights
 from kvlab.core.plan import LedgerLine
 from kvlab.core.units import GIB, gib
@@ -26,15 +26,16 @@ def given_pool(pool_gib: float) -> tuple[LedgerLine, ...]:
     return (_line("pool", round(pool_gib * GIB), "computed", "taken as given (--pool-gib)"),)
 
 
-def ledger(gpu: Gpu, share: float | None, taken: list[Taken]) -> tuple[LedgerLine, ...]:
-    """GPU memory x share, less what is taken: the last line is the pool, with the range that its parts leave.
+def ledger(gpu: Gpu, share: float | None, taken: list[Taken], share_of: ShareOf = "all") -> tuple[LedgerLine, ...]:
+    """GPU memory, less what is taken and what the engine leaves: the last line is the pool, with its range.
 
-    Pool = memory x utilisation - weights - overhead, as vLLM computes it after profiling; `share` None: all of it.
+    `share_of` "all": memory x share - taken, as vLLM computes it after profiling. "free": (memory - taken) x share, as
+    TensorRT-LLM and LMDeploy do, which look at what is free once the weights are loaded. `share` None: all of it.
     """
     whole = gpu.usable_bytes
     lines = [_line("gpu_memory", whole, "computed", f"{gpu.title}: {gib(whole)} usable")]
-    unused = whole - round(whole * share) if share is not None else 0
-    if share is not None:
+    if share is not None and share_of == "all":
+        unused = whole - round(whole * share)
         lines.append(
             _line("left_free", -unused, "computed", f"the engine claims {share:g} of the memory and leaves the rest")
         )
@@ -45,17 +46,23 @@ def ledger(gpu: Gpu, share: float | None, taken: list[Taken]) -> tuple[LedgerLin
             )
         )
     kind: Kind = "estimated" if any(line.kind == "estimated" for line in lines) else "computed"
-    lines.append(
-        LedgerLine(
-            name="pool",
-            bytes=sum(line.bytes for line in lines),
-            kind=kind,
-            low=sum(line.low for line in lines),
-            high=sum(line.high for line in lines),
-            because="what is left for the cache on one GPU",
-        )
-    )
-    return tuple(lines)
+    if share is not None and share_of == "free":
+        lines.append(_left_of_free(lines, share, kind))
+    low, size, high = (sum(getattr(line, end) for line in lines) for end in ("low", "bytes", "high"))
+    if lines[-1].name == "left_free":  # what is left and what is free move together
+        low, high = low - lines[-1].low + lines[-1].high, high - lines[-1].high + lines[-1].low
+    because = "what is left for the cache on one GPU"
+    return (*lines, LedgerLine(name="pool", bytes=size, kind=kind, low=low, high=high, because=because))
+
+
+def _left_of_free(lines: list[LedgerLine], share: float, kind: Kind) -> LedgerLine:
+    """What an engine leaves that claims a share of the memory which is free after the lines before."""
+    left = [
+        max(0, free) - round(max(0, free) * share)
+        for free in (sum(getattr(line, end) for line in lines) for end in ("low", "bytes", "high"))
+    ]
+    because = f"the engine claims {share:g} of what is free after the lines above and leaves the rest"
+    return LedgerLine(name="left_free", bytes=-left[1], kind=kind, low=-left[2], high=-left[0], because=because)
 
 
 def weights_taken(weights: Weights, ranks: int) -> Taken:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
 
 import msgspec
 
@@ -10,6 +11,9 @@ from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt, Model, Weights
 from kvlab.core.observation import Failure, Observation, Said
 from kvlab.core.plan import Ask, Capacity, Expected, KvCost, Launch, LedgerLine
+
+ShareOf = Literal["all", "free"]
+"""What the share of a GPU's memory is of: "all" that it has, or what is "free" once weights and overhead are loaded."""
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +59,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     weights: Weights | None = None
     share: float | None = None
     """Share of GPU memory that the engine claims; None when it has no such notion. A given pool overrules it."""
+    share_of: ShareOf = "all"
 
 
 class Carved(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +95,8 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
     """A request as it would be asked for alone; None: only its length matters to the engine."""
     same_pool: Callable[[Deployment, Carved, str], Deployment] | None = None
     """(deployment, carved, dtype) -> the same memory stored in another dtype; None: only the dtype changes."""
+    share_of: ShareOf = "all"
+    """What `default_util` and `--util` are a share of."""
 
 
 class Launcher(msgspec.Struct, frozen=True, kw_only=True):
