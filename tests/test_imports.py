@@ -10,10 +10,12 @@ import pytest
 SRC = Path(__file__).parents[1] / "src" / "kvlab"
 ORDER = [
     {"core"},
+    {"store"},
     {"facts", "families", "engines", "readers"},
-    {"options", "store", "machine", "detect", "source", "observe", "verdict", "request", "supervisor"},
+    {"options", "machine", "detect", "source", "observe", "verdict", "request", "supervisor"},
     {"planning", "launch", "load"},
     {"attach", "prompts", "answers", "sharing", "lab", "settings"},
+    {"preflight"},
     {"experiment", "gate", "showcase"},
     {"reporting"},
     {"api"},

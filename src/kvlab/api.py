@@ -79,9 +79,10 @@ def bench(
     """
     from kvlab.load.bench import bench as run
     from kvlab.load.bench import save
+    from kvlab.store import check_target
 
-    if output is not None and not Path(output).parent.is_dir():
-        raise BadInput(f"there is no folder {Path(output).parent} for the result; make it, or choose another -o")
+    if output is not None:
+        check_target(output)
     result = run(url, spec, progress)
     if output is not None:
         save(result, Path(output))
@@ -142,7 +143,7 @@ def demo(lab: str | PathLike[str] = "kvlab-demo", *, on_step: OnStep | None = No
     tell = on_step or (lambda step: None)
     tell(showcase.PREPARING)
     settings = showcase.settings(showcase.model_file(Path(lab)))
-    return ab(settings, lab, command=("kvlab", "demo"), on_step=tell)
+    return ab(settings, lab, command=("kvlab", "demo", "--lab", Path(lab).name), on_step=tell)
 
 
 def gpus() -> tuple[Gpu, ...]:

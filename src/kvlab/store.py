@@ -1,15 +1,19 @@
-"""Documents on disk: written whole or not at all."""
+"""Documents on disk: written whole or not at all, read only from regular files of believable size."""
 
 from __future__ import annotations
 
 import os
+import stat
 from typing import TypeVar
 
 import msgspec
 
-from kvlab.core.errors import BadInput
+from kvlab.core.errors import BadInput, shortened
 
 T = TypeVar("T")
+
+MOST_BYTES = 512 << 20
+"""Largest file that is read into memory: far above a record with every request of a day."""
 
 
 def encode(document: object) -> bytes:
@@ -20,45 +24,119 @@ def encode(document: object) -> bytes:
 def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
     """Writes beside `path`, then renames: a reader, or a crash, never sees half a file.
 
-    A device or a pipe is written to as it is: a rename would put a file in its place.
+    A link stays a link: the file that it points to is replaced. A device or a pipe is written to as it is. Raises
+    BadInput, naming `path`, when it cannot be written.
     """
+    name = os.fspath(path)
+    if not name:
+        raise BadInput("the output file has no name; give one, as in -o plan.json")
+    try:
+        _write(os.path.realpath(name) if os.path.islink(name) else name, content)
+    except OSError as error:
+        raise BadInput(
+            f"cannot write {name}: {error.strerror or error}; check the folder, its permissions and disk room"
+        ) from None
+    except ValueError as error:  # a null character
+        raise BadInput(f"cannot write {name!r}: {error}; choose another name") from None
+
+
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Raises BadInput when nothing could be written to `path`: to be asked before the work whose result goes there."""
+    name = os.fspath(path)
+    folder = os.path.dirname(os.path.realpath(name)) if name else ""
+    if not name:
+        raise BadInput("the output file has no name; give one, as in -o result.json")
+    if os.path.isdir(name):
+        raise BadInput(f"{name} is a folder; name a file in it for the result")
+    if not os.path.isdir(folder):
+        raise BadInput(f"there is no folder {folder} for the result; make it, or choose another -o")
+    if not os.access(folder, os.W_OK | os.X_OK) and not (os.path.exists(name) and not os.path.isfile(name)):
+        raise BadInput(f"nothing can be written to the folder {folder}; choose another -o")
+
+
+def _write(target: str, content: bytes) -> None:
     import tempfile
 
-    target = os.fspath(path)
     if os.path.exists(target) and not os.path.isfile(target):
         with open(target, "wb") as file:
             file.write(content)
         return
-    folder = os.path.dirname(target) or "."
-    handle, temporary = tempfile.mkstemp(prefix=".kvlab-", dir=folder)
+    handle, temporary = tempfile.mkstemp(prefix=".kvlab-", dir=os.path.dirname(target) or ".")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, _mode(target))
         os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)
         raise
 
 
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+def _mode(target: str) -> int:
+    """The permissions of the file that is replaced, or those of a new one."""
+    try:
+        return stat.S_IMODE(os.stat(target).st_mode)
+    except FileNotFoundError:
+        current = os.umask(0)
+        os.umask(current)
+        return 0o666 & ~current
+
+
+def open_regular(path: str | os.PathLike[str], what: str) -> int:
+    """A descriptor of the file at `path`, for reading.
+
+    Raises BadInput for what is missing, cannot be opened, or is no regular file: a pipe would block, and a device never
+    end.
+    """
+    name = os.fspath(path)
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise BadInput(f"no {what} at {name}; check the path") from None
+    except (OSError, ValueError) as error:
+        if _exists(name) and not os.path.isfile(name):
+            raise _no_file(name, what) from None
+        raise BadInput(f"cannot read {shortened(name, 200)}: {getattr(error, 'strerror', None) or error}") from None
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise BadInput(f"{name} is a folder; name the {what} in it")
+    raise _no_file(name, what)
+
+
+def _exists(name: str) -> bool:
+    try:
+        return os.path.exists(name)
+    except ValueError:
+        return False
+
+
+def _no_file(name: str, what: str) -> BadInput:
+    return BadInput(f"{name} is a device, a pipe or a socket, not a regular file; give the {what} as a file")
+
+
+def read_bytes(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) -> bytes:
+    """The content of a regular file of at most `most` bytes. Raises BadInput otherwise, naming `what` it should be."""
+    with os.fdopen(open_regular(path, what), "rb") as file:
+        try:
+            content = file.read(most + 1) if os.fstat(file.fileno()).st_size <= most else None
+        except OSError as error:
+            raise BadInput(f"cannot read {os.fspath(path)}: {error.strerror}") from None
+    if content is None or len(content) > most:
+        raise BadInput(f"{os.fspath(path)} is larger than {most:,} bytes, more than any {what} has; check the path")
+    return content
 
 
 def read(path: str | os.PathLike[str], kind: type[T], what: str) -> T:
     """The document at `path`. Raises BadInput naming what is wrong with it, and where."""
-    try:
-        with open(path, "rb") as file:
-            content = file.read()
-    except FileNotFoundError:
-        raise BadInput(f"no {what} at {os.fspath(path)}; check the path") from None
-    except IsADirectoryError:
-        raise BadInput(f"{os.fspath(path)} is a folder; name the {what} in it") from None
+    content = read_bytes(path, what)
     try:
         return msgspec.json.decode(content, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{os.fspath(path)} is not a {what} of this version: {error}") from None
+    except RecursionError:
+        raise BadInput(f"{os.fspath(path)} is not a {what}: its JSON is nested too deeply") from None

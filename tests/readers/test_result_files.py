@@ -87,8 +87,47 @@ def test_what_is_no_result_file_is_one_line(tmp_path: Path, content: str, messag
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no result file"):
         read(tmp_path / "absent.json")
-    with pytest.raises(BadInput, match="Is a directory"):
+    with pytest.raises(BadInput, match="is a folder"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("mean_ttft_ms", -3.0),
+        ("output_throughput", -1),
+        ("completed", int("9" * 400)),
+        ("p99_e2el_ms", 1e300),
+        ("request_rate", -2.0),
+        ("median_tpot_ms", "fast"),
+        ("failed", True),
+    ],
+)
+def test_numbers_that_cannot_have_been_measured(tmp_path: Path, key: str, value: object) -> None:
+    document = json.loads((GOLDEN / "vllm_0.32.json").read_text()) | {key: value}
+    file = tmp_path / "odd.json"
+    file.write_text(json.dumps(document))
+    with pytest.raises(BadInput, match=rf"odd.json: {key} is ") as caught:
+        read(file)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_negative_time_of_one_request(tmp_path: Path) -> None:
+    document = json.loads((GOLDEN / "vllm_0.32-detailed.json").read_text())
+    document["ttfts"][5] = -1.0
+    file = tmp_path / "odd.json"
+    file.write_text(json.dumps(document))
+    with pytest.raises(BadInput, match="ttft_ms of request 5"):
+        read(file)
+
+
+def test_deep_json_and_endless_files(tmp_path: Path) -> None:
+    file = tmp_path / "deep.json"
+    file.write_text('{"kvlab": ' + "[" * 100_000)
+    with pytest.raises(BadInput, match="nested too deeply"):
+        read(file)
+    with pytest.raises(BadInput, match="not a regular file"):
+        read(Path("/dev/zero"))
 
 
 def test_vllm_keys_with_other_contents(tmp_path: Path) -> None:

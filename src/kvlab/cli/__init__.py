@@ -109,6 +109,11 @@ def _run(words: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the JSON document to FILE as well")
     options = parser.parse_args(words[1:])
+    if options.output is not None:
+        # Before the work: a result that cannot be kept is lost.
+        from kvlab.store import check_target
+
+        check_target(options.output)
     return _deliver(verb.run(options), as_json=options.json, output=options.output)
 
 

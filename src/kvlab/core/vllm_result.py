@@ -15,18 +15,22 @@ _RATES = ("request_throughput", "request_goodput", "output_throughput", "total_t
 _SPREAD = re.compile(rf"(mean|median|std|p\d+(\.\d+)?)_({'|'.join(LATENCIES)})_ms")
 
 
+def is_metric(key: str) -> bool:
+    """Whether a key of a result file states a measured number: a count, a rate, or a statistic of latencies."""
+    name = key.removesuffix(":")
+    return name in _COUNTS or name in _RATES or _SPREAD.fullmatch(name) is not None
+
+
 def metrics_of(document: Mapping[str, object]) -> dict[str, float]:
     """The numbers of a result file in the file's order, under the names of vLLM 0.32; null is absent.
 
     Up to 0.8 the goodput's key ended in a colon.
     """
-    found = {}
-    for key, value in document.items():
-        name = key.removesuffix(":")
-        known = name in _COUNTS or name in _RATES or _SPREAD.fullmatch(name)
-        if known and isinstance(value, int | float) and not isinstance(value, bool):
-            found[name] = float(value)
-    return found
+    return {
+        key.removesuffix(":"): float(value)
+        for key, value in document.items()
+        if is_metric(key) and isinstance(value, int | float) and not isinstance(value, bool)
+    }
 
 
 def load_of(document: Mapping[str, object]) -> dict[str, float | str | None]:

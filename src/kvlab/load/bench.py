@@ -240,9 +240,6 @@ def save(result: BenchResult, path: Path) -> Path:
     when the folder cannot be written to.
     """
     rows = rows_beside(path)
-    try:
-        store.write_atomic(rows, b"".join(msgspec.json.encode(row) + b"\n" for row in result.rows))
-        store.write_atomic(path, store.encode(result.metrics))
-    except OSError as problem:
-        raise BadInput(f"cannot write {path}: {problem.strerror}") from None
+    store.write_atomic(rows, b"".join(msgspec.json.encode(row) + b"\n" for row in result.rows))
+    store.write_atomic(path, store.encode(result.metrics))
     return rows

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from kvlab.core.errors import BadInput
+from kvlab import store
+from kvlab.core.errors import BadInput, shortened
 from kvlab.core.measure import RequestRow
 from kvlab.core.result import BENCH_SCHEMA, Reader, Result, rows_beside
 from kvlab.core.vllm_result import load_of, metrics_of
@@ -22,7 +23,8 @@ def _read(document: Mapping[str, object], path: Path) -> Result:
     own = document["kvlab"]
     assert isinstance(own, dict)
     if own["schema"] != BENCH_SCHEMA:
-        raise BadInput(f"{path} was written as {own['schema']}, this kvlab reads {BENCH_SCHEMA}; use the newer kvlab")
+        written = shortened(str(own["schema"]))
+        raise BadInput(f"{path} was written as {written}, this kvlab reads {BENCH_SCHEMA}; use the newer kvlab")
     if "latency_from" not in own:
         raise BadInput(f"{path} does not say from when its latencies count (kvlab.latency_from); repeat the run")
     return Result(
@@ -39,13 +41,14 @@ def _lists(path: Path) -> dict[str, tuple[float, ...]]:
     """Per-request values; empty when the rows were not kept."""
     if not path.exists():
         return {}
+    data = store.read_bytes(path, "file of requests")
     found: dict[str, list[float]] = {
         name: [] for name in ("ttft_ms", "tpot_ms", "e2el_ms", "first_at", "done_at", "input_tokens", "output_tokens")
     }
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    for number, line in enumerate(data.splitlines(), 1):
         try:
             row = msgspec.json.decode(line, type=RequestRow)
-        except msgspec.DecodeError as problem:
+        except (msgspec.DecodeError, RecursionError) as problem:
             raise BadInput(f"{path} line {number} is not a request: {problem}") from None
         if row.error is not None or row.first is None or row.done is None:
             continue
