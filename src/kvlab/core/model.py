@@ -25,6 +25,19 @@ class Origin(msgspec.Struct, frozen=True):
     revision: str | None = None
 
 
+class Tensor(msgspec.Struct, frozen=True):
+    """A tensor of a checkpoint, or `copies` of one shape, as far as it bears on what each rank loads."""
+
+    name: str
+    """As the checkpoint names it; the language model's layers hold `layers.N.` (or `h.N.`, `blocks.N.`)."""
+    bytes: int
+    """All copies together."""
+    rows: int = 1
+    """Outputs of a matrix, entries of a table or a vector."""
+    columns: int = 1
+    """Inputs of a matrix; 1 for a vector."""
+
+
 class Weights(msgspec.Struct, frozen=True):
     """Bytes of the checkpoint, all ranks together."""
 
@@ -35,6 +48,8 @@ class Weights(msgspec.Struct, frozen=True):
     """The least that an engine may load, when it is not known exactly; None: `bytes`."""
     high: int | None = None
     """The most; None: `bytes`."""
+    tensors: tuple[Tensor, ...] = ()
+    """What the bytes are made of; empty when only their sum is known."""
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,3 +72,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """"gguf", or the quantisation method that the config declares; None for plain weights."""
     kv_cache_format: str | None = None
     """The cache format that the checkpoint itself asks for ("fp8"), if it does."""
+    ffn: int | None = None
+    """Width of the widest dense MLP; None when no key states one."""
+    experts_per_token: int | None = None
+    """Routed experts that one token visits; None for dense models."""
+    expert_ffn: int | None = None
+    """Width of one routed expert."""
