@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from kvlab.core.engine import Gpu, ShareOf
-from kvlab.core.model import Kind, Weights
+from kvlab.core.model import Kind
 from kvlab.core.plan import LedgerLine
+from kvlab.core.taken import Taken
 from kvlab.core.units import GIB, gib
 
-
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """Memory that the cache cannot have, as a range when it is not known exactly."""
-
-    name: str
-    low: int
-    bytes: int
-    high: int
-    kind: Kind
-    because: str
+__all__ = ["Taken", "given_pool", "ledger"]
 
 
 def given_pool(pool_gib: float) -> tuple[LedgerLine, ...]:
@@ -26,16 +16,21 @@ def given_pool(pool_gib: float) -> tuple[LedgerLine, ...]:
     return (_line("pool", round(pool_gib * GIB), "computed", "taken as given (--pool-gib)"),)
 
 
-def ledger(gpu: Gpu, share: float | None, taken: list[Taken], share_of: ShareOf = "all") -> tuple[LedgerLine, ...]:
+def ledger(
+    gpu: Gpu, share: float | None, taken: list[Taken], share_of: ShareOf = "all", others: int = 0
+) -> tuple[LedgerLine, ...]:
     """GPU memory, less what is taken and what the engine leaves: the last line is the pool, with its range.
 
     `share_of` "all": memory x share - taken, as vLLM computes it after profiling. "free": (memory - taken) x share, as
     TensorRT-LLM and LMDeploy do, which look at what is free once the weights are loaded. `share` None: all of it.
+    `others`: bytes that other programs hold; what an engine leaves of all the memory is left to them first.
     """
     whole = gpu.usable_bytes
     lines = [_line("gpu_memory", whole, "computed", f"{gpu.title}: {gib(whole)} usable")]
+    if others:
+        lines.append(_line("others", -others, "computed", "held by other programs on this GPU, as given (--share)"))
     if share is not None and share_of == "all":
-        unused = whole - round(whole * share)
+        unused = max(0, whole - round(whole * share) - others)
         lines.append(
             _line("left_free", -unused, "computed", f"the engine claims {share:g} of the memory and leaves the rest")
         )
@@ -63,23 +58,6 @@ def _left_of_free(lines: list[LedgerLine], share: float, kind: Kind) -> LedgerLi
     ]
     because = f"the engine claims {share:g} of what is free after the lines above and leaves the rest"
     return LedgerLine(name="left_free", bytes=-left[1], kind=kind, low=-left[2], high=-left[0], because=because)
-
-
-def weights_taken(weights: Weights, ranks: int) -> Taken:
-    """Weights on one rank. Split over ranks, norms and embeddings are partly copied: the share is a lower bound."""
-    share = weights.bytes // ranks
-    low = share if weights.low is None else weights.low // ranks
-    high = share if weights.high is None else weights.high // ranks
-    if ranks == 1:
-        return Taken(name="weights", low=low, bytes=share, high=high, kind=weights.kind, because=weights.because)
-    return Taken(
-        name="weights",
-        low=low,
-        bytes=round(share * 1.03),
-        high=round(high * 1.15),
-        kind="estimated",
-        because=f"{weights.because}, over {ranks} GPUs; what every rank keeps a copy of comes on top",
-    )
 
 
 def _line(name: str, amount: int, kind: Kind, because: str) -> LedgerLine:

@@ -11,6 +11,7 @@ from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt, Model, Weights
 from kvlab.core.observation import Failure, Observation, Said
 from kvlab.core.plan import Ask, Capacity, Expected, KvCost, Launch, LedgerLine
+from kvlab.core.taken import Taken
 
 ShareOf = Literal["all", "free"]
 """What the share of a GPU's memory is of: "all" that it has, or what is "free" once weights and overhead are loaded."""
@@ -91,6 +92,10 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
     guess_overhead: tuple[int, int, int]
     """Bytes that are neither weights nor cache, as (low, first guess, high)."""
     overhead_because: str
+    overhead: Callable[[Deployment], tuple[Taken, ...]] | None = None
+    """The terms of what is neither weights nor cache on one rank; None: guess_overhead says all that is known."""
+    rank_weights: Callable[[Deployment], Taken] | None = None
+    """What the fullest rank loads of the deployment's weights (which are not None); None: an even share."""
     one_request: Callable[[Ask], Ask] | None = None
     """A request as it would be asked for alone; None: only its length matters to the engine."""
     same_pool: Callable[[Deployment, Carved, str], Deployment] | None = None
