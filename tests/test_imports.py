@@ -12,7 +12,7 @@ ORDER = [
     {"core"},
     {"store"},
     {"facts", "families", "engines", "readers"},
-    {"options", "machine", "detect", "source", "observe", "verdict", "request", "supervisor"},
+    {"options", "machine", "detect", "source", "observe", "verdict", "request", "overhead", "tables", "supervisor"},
     {"planning", "launch", "load"},
     {"attach", "prompts", "answers", "sharing", "lab", "settings"},
     {"preflight"},

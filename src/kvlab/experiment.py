@@ -14,18 +14,19 @@ import msgspec
 
 from kvlab import engines, machine
 from kvlab.core.check import Check, compare
-from kvlab.core.errors import BadInput, ServerRefused
+from kvlab.core.errors import ServerRefused
 from kvlab.core.judge import judge
 from kvlab.core.measure import MetricSample, PoolUse, RequestRow
 from kvlab.core.plan import Plan
 from kvlab.core.quality import Prefix, Quality
 from kvlab.core.record import Ab, Arm, Record, Run, RunRow
 from kvlab.lab import Lab
-from kvlab.launch import Server, start
+from kvlab.launch import DYING_SECONDS, Server, start
 from kvlab.load.bench import BenchResult, BenchSpec, Prepared, prepare, result_file, save
 from kvlab.load.runner import run_load
 from kvlab.load.spec import LoadSpec, Progress
 from kvlab.observe import read_log
+from kvlab.preflight import check_settings, room_for_prefix
 from kvlab.settings import ORDER, ArmName, OnStep, Settings, Step
 
 
@@ -42,11 +43,11 @@ class Experiment:
 
     def run(self, command: tuple[str, ...]) -> Record:
         """Every step that is not done yet, then the record. Raises KvlabError when an engine or a server fails."""
-        created = self.lab.once("created.json", str, machine.now)
+        sittings = self._sit_down()
         for block in range(len(ORDER)):
             self._run_block(block)
         self._tell("judging", len(self._steps))
-        record = self._record(command, created)
+        record = self._record(command, sittings)
         self.lab.save("ab.json", record.ab)
         self.lab.save("record.json", record)
         return record
@@ -79,7 +80,7 @@ class Experiment:
                 try:
                     step(server)
                 except ServerRefused as error:
-                    raise server.died() or error from None
+                    raise server.died(DYING_SECONDS) or error from None
 
     def _measure(self, block: int, server: Server) -> None:
         arm, spec = ORDER[block], self._bench_spec()
@@ -92,7 +93,7 @@ class Experiment:
             metrics=engines.metric_map(server.command.engine),
             progress=self._load_progress,
         )
-        if gone := server.died():
+        if gone := server.died(DYING_SECONDS if result.failed else 0):
             raise gone  # what was measured ends somewhere in the run: not a run to keep
         folder, plan = self._folder(block), self.plans[arm]
         samples = tuple(_with_ratio(sample, plan) for sample in result.samples)
@@ -144,23 +145,35 @@ class Experiment:
             server.url,
             self.plans[arm].engine.name,
             rounds=self.settings.prefix_rounds or 0,
-            prefix_tokens=min(self.settings.prefix_tokens, _room_for_prefix(self.plans[arm])),
+            prefix_tokens=min(self.settings.prefix_tokens, room_for_prefix(self.plans[arm].kv.context or 0)),
             progress=self._count_progress,
         )
         self.lab.save("prefix.json", found)
 
-    def _record(self, command: tuple[str, ...], created: str) -> Record:
+    def _sit_down(self) -> tuple[str, ...]:
+        """When each sitting of this experiment began, this one last; one that has nothing left to do is none."""
+        known = self.lab.load(_SITTINGS, tuple[str, ...]) if self.lab.has(_SITTINGS) else ()
+        if known and all(self.lab.has(name) for name in self._steps):
+            return known
+        sittings = (*known, machine.now())
+        self.lab.save(_SITTINGS, sittings)
+        return sittings
+
+    def _record(self, command: tuple[str, ...], sittings: tuple[str, ...]) -> Record:
         from kvlab import __version__
 
         runs = tuple(self.lab.load(f"{self._folder(block)}/run.json", Run) for block in range(len(ORDER)))
         quality = self._judge_quality()
         prefix = self.lab.load("prefix.json", Prefix) if self.lab.has("prefix.json") else None
         rows, pool, verdict = judge(runs, quality, prefix, seed=self.settings.load.seed)
+        if len(sittings) > 1:
+            verdict = msgspec.structs.replace(verdict, because=(*verdict.because, _resumed(sittings)))
         arms = {arm: self._arm(arm) for arm in ("a", "b")}
         ab = Ab(arms=arms, performance=rows, quality=quality, prefix=prefix, pool=pool, verdict=verdict)
         return Record(
             title=self.settings.title,
-            created=created,
+            created=sittings[0],
+            sittings=sittings,
             finished=machine.now(),
             kvlab_version=__version__,
             command=command,
@@ -203,8 +216,7 @@ class Experiment:
         self._on_step(msgspec.structs.replace(self._at, done=done, total=total))
 
 
-LEAST_PREFIX = 150
-QUESTION_TOKENS = 80
+_SITTINGS = "sittings.json"
 _ANSWERS = ("answers-a1.json", "answers-b.json", "answers-a2.json")
 
 
@@ -219,9 +231,21 @@ def _what(name: str) -> str:
     return "shared prefixes" if name.startswith("prefix") else "load"
 
 
-def _room_for_prefix(plan: Plan) -> int:
-    """Tokens that a prefix may have, with a question and an answer after it."""
-    return (plan.kv.context or 0) - QUESTION_TOKENS
+def _may_change(lab: Lab) -> frozenset[str]:
+    """Settings that no finished step rests on: a gate or the prefix step can be added, changed or left out later."""
+    free = set()
+    if not any(lab.has(name) for name in _ANSWERS):
+        free |= {"quality_prompts", "quality_tokens", "quality_concurrency"}
+    if not lab.has("prefix.json"):
+        free |= {"prefix_rounds", "prefix_tokens"}
+    return frozenset(free)
+
+
+def _resumed(sittings: tuple[str, ...]) -> str:
+    return (
+        f"the experiment was interrupted and taken up again {len(sittings) - 1} times (sittings began"
+        f" {', '.join(sittings)}): what changed on the machine in between falls on some runs and not on others"
+    ).replace(" 1 times", " once")
 
 
 def _run_row(row: RequestRow) -> RunRow:
@@ -254,21 +278,11 @@ def run_experiment(
 ) -> Record:
     """Runs, or takes up, the experiment in `folder`: its record, in which the report is not written yet.
 
-    Raises BadInput when the arms name different engines, or when the folder is taken.
+    Raises BadInput or EngineFailed for what `check_settings` refuses, and BadInput when the folder is taken.
     """
-    if settings.a.engine != settings.b.engine:
-        raise BadInput(
-            f"an A/B compares two configurations of one engine, not {settings.a.engine} and {settings.b.engine}"
-        )
-    if settings.a == settings.b:
-        raise BadInput("both arms are the same configuration; say what B changes (--b kv-dtype=q8_0)")
-    if settings.prefix_rounds is not None and min(map(_room_for_prefix, plans.values())) < LEAST_PREFIX:
-        raise BadInput(
-            f"{min(plan.kv.context or 0 for plan in plans.values())} tokens a request leave no room for a prefix;"
-            " give more --context, or leave the prefix step out (--no-prefix)"
-        )
+    check_settings(settings, plans.values())
     lab = Lab(folder)
-    with lab.claimed(settings):
+    with lab.claimed(settings, may_change=_may_change(lab)):
         for arm, plan in plans.items():
             lab.save(f"plan-{arm}.json", plan)
         return Experiment(settings, plans, lab, on_step).run(command)

@@ -9,7 +9,8 @@ from kvlab.answers import Answer, collect_answers, judge_quality
 from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.plan import Plan
 from kvlab.core.quality import Quality, QualityPrompt
-from kvlab.launch import start
+from kvlab.launch import DYING_SECONDS, start
+from kvlab.preflight import check_installed
 from kvlab.settings import ArmName, OnStep, Step
 
 SEED = 0
@@ -27,8 +28,12 @@ class How(NamedTuple):
 def gate_plans(plans: dict[ArmName, Plan], prompts: tuple[QualityPrompt, ...], *, how: How) -> Quality:
     """Starts A, B and A again, one after another, and judges B's answers against A's noise floor.
 
-    Raises EngineFailed when an engine does not start or dies; whatever was started is stopped.
+    Raises EngineFailed when an engine is not installed, does not start or dies, and BadInput when both plans are the
+    same. Whatever was started is stopped.
     """
+    if plans["a"].ask == plans["b"].ask:
+        raise BadInput("both arms are the same configuration; say what B changes (--b kv-dtype=q8_0)")
+    check_installed(plans.values())
 
     def answers(number: int, arm: ArmName) -> tuple[Answer, ...]:
         step = Step(number, 3, f"answers of arm {arm.upper()}")
@@ -36,7 +41,7 @@ def gate_plans(plans: dict[ArmName, Plan], prompts: tuple[QualityPrompt, ...], *
             try:
                 return _answers(server.url, prompts, step, how)
             except ServerRefused as error:
-                raise server.died() or error from None
+                raise server.died(DYING_SECONDS) or error from None
 
     first, candidate, second = answers(0, "a"), answers(1, "b"), answers(2, "a")
     return judge_quality(first, second, candidate, max_tokens=how.max_tokens, seed=SEED)

@@ -45,7 +45,10 @@ class Lab:
 
     def load(self, name: str, kind: type[T]) -> T:
         """Reads a step's result. Raises BadInput when the file is damaged."""
-        return store.read(self.folder / name, kind, "lab file")
+        try:
+            return store.read(self.folder / name, kind, "lab file")
+        except BadInput as problem:
+            raise BadInput(f"{problem}; delete that file, and the same command does its step again") from None
 
     def once(self, name: str, kind: type[T], make: Callable[[], T]) -> T:
         """The step's result: read when it is there, else made and saved."""
@@ -56,10 +59,11 @@ class Lab:
         return made
 
     @contextmanager
-    def claimed(self, spec: msgspec.Struct) -> Iterator[None]:
+    def claimed(self, spec: msgspec.Struct, *, may_change: frozenset[str] = frozenset()) -> Iterator[None]:
         """Holds the lab for one process and one experiment.
 
-        Raises BadInput when another kvlab works in it, or when it holds an experiment with other settings.
+        Raises BadInput when another kvlab works in it, or when it holds an experiment whose settings differ in more
+        than the fields of `may_change`.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / _LOCK).open("w") as lock:
@@ -68,10 +72,14 @@ class Lab:
             except BlockingIOError:
                 raise BadInput(f"another kvlab works in {self.folder}; wait for it, or choose another --lab") from None
             if self.has(SPEC):
-                if self.load(SPEC, type(spec)) != spec:
+                changed = _changed(self.load(SPEC, type(spec)), spec)
+                if changed.keys() - may_change:
                     raise BadInput(
-                        f"{self.folder} holds an experiment with other settings; choose another --lab or delete it"
+                        f"{self.folder} holds an experiment with other settings ({_first(changed, may_change)}); choose"
+                        " another --lab or delete it"
                     )
+                if changed:
+                    self.save(SPEC, spec)
             else:
                 others = [name for name in os.listdir(self.folder) if name not in (_LOCK, MODELS)]
                 if others:
@@ -80,3 +88,17 @@ class Lab:
                     )
                 self.save(SPEC, spec)
             yield
+
+
+def _changed(before: msgspec.Struct, after: msgspec.Struct) -> dict[str, tuple[object, object]]:
+    pairs = {name: (getattr(before, name), getattr(after, name)) for name in after.__struct_fields__}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _first(changed: dict[str, tuple[object, object]], may_change: frozenset[str]) -> str:
+    """The first setting that stands in the way, down to the field: "load.concurrency was 8 and is 4"."""
+    name, (before, after) = next(item for item in changed.items() if item[0] not in may_change)
+    if isinstance(before, msgspec.Struct) and type(before) is type(after):
+        inner, (before, after) = next(iter(_changed(before, after).items()))
+        name = f"{name}.{inner}"
+    return f"{name} was {before} and is {after}"

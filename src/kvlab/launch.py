@@ -24,6 +24,8 @@ READY_SECONDS = 900.0
 """How long an engine may take to load: kernels that compile at the first start take minutes."""
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 20.0
+DYING_SECONDS = 3.0
+"""How long a server that refuses connections may take to be gone, if it is dying."""
 
 OnLine = Callable[[str], None]
 
@@ -161,8 +163,10 @@ class Server:
         """Whether the engine still runs."""
         return self._process.poll() is None
 
-    def died(self) -> EngineFailed | None:
-        """Why the engine is gone, when it is."""
+    def died(self, patience: float = 0.0) -> EngineFailed | None:
+        """Why the engine is gone, when it is, or goes within `patience` seconds."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=patience)
         if self.alive():
             return None
         self._read_log(None)
@@ -188,16 +192,26 @@ class Server:
         return EngineFailed(f"{self.name} {how} (exit code {code}){said}; log: {self.log}")
 
     def stop(self) -> None:
-        """Ends the engine and everything it started; returns when all of it is gone."""
+        """Ends the engine and everything it started; returns when all of it is gone.
+
+        A Ctrl-C meanwhile hurries the end and is raised again after it.
+        """
         if self._process.stdin is not None and not self._process.stdin.closed:
             self._process.stdin.close()
-        try:
-            self._process.wait(timeout=_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        finally:
-            self._tail.close()
+        interrupted: KeyboardInterrupt | None = None
+        deadline = time.monotonic() + _STOP_SECONDS
+        while self.alive():
+            try:
+                self._process.wait(timeout=max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            except KeyboardInterrupt as again:
+                interrupted = again
+                self._process.terminate()  # the supervisor then kills instead of asking
+        self._tail.close()
+        if interrupted is not None:
+            raise interrupted
 
     def __enter__(self) -> Self:
         return self

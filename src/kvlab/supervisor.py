@@ -1,8 +1,8 @@
 """Stands between kvlab and an engine so that nothing outlives kvlab: `python -m kvlab.supervisor -- ARGV`.
 
 Standard input is a pipe that kvlab holds open and never writes to. When it closes (kvlab asked for a stop, or was
-killed), every process that the engine started is ended: asked first (SIGTERM), and killed after a grace period. Exits
-with the engine's own exit code.
+killed), every process that the engine started is ended: asked first (SIGTERM), and killed after a grace period, or at
+once when this process gets a SIGTERM meanwhile. Exits with the engine's own exit code.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ def _signal_all(number: signal.Signals) -> None:
             continue
 
 
-def _end(engine: subprocess.Popen[bytes]) -> None:
-    """Asks, waits, kills. Returns when no descendant is left."""
+def _end(engine: subprocess.Popen[bytes], hurried: list[int]) -> None:
+    """Asks, waits, kills; waits no longer once `hurried` holds a signal. Returns when no descendant is left."""
+    hurried.clear()
     for number, patience in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, 5.0)):
         _signal_all(number)
         deadline = time.monotonic() + patience
@@ -54,6 +55,8 @@ def _end(engine: subprocess.Popen[bytes]) -> None:
             engine.poll()
             if not _descendants():
                 return
+            if hurried and number is signal.SIGTERM:
+                break
             time.sleep(0.02)
 
 
@@ -75,7 +78,7 @@ def main(argv: list[str]) -> int:
         readable, _, _ = select.select([0], [], [], 0.1)
         if readable and not os.read(0, 1):
             break
-    _end(engine)
+    _end(engine, stopped)
     code = engine.wait()
     return 128 - code if code < 0 else code
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 from kvlab import api
 from kvlab.core.errors import EngineFailed
 from kvlab.core.plan import Plan
-from kvlab.launch import start
+from kvlab.launch import DYING_SECONDS, Command, Server, start
 
 pytestmark = pytest.mark.e2e
 
@@ -63,7 +64,7 @@ def test_leaving_the_context_stops_everything(plan: Plan, tmp_path: Path) -> Non
 SCRIPT = """
 import pathlib, sys, time
 from kvlab import api
-from kvlab.launch import start
+from kvlab.launch import DYING_SECONDS, Command, Server, start
 plan = api.plan(sys.argv[1], engine="llamacpp", context=1024, parallel=1, engine_args={"embedded": "true"})
 with start(plan, pathlib.Path(sys.argv[2])):
     print("ready", flush=True)
@@ -139,10 +140,27 @@ def test_a_missing_binary_says_how_to_get_it(plan: Plan, tmp_path: Path, monkeyp
         start(bare, tmp_path / "engine.log")
 
 
+def test_a_second_interrupt_hurries_the_stop_and_comes_after_it(plan: Plan, tmp_path: Path) -> None:
+    stubborn = "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up'); time.sleep(600)"
+    log = tmp_path / "engine.log"
+    what = Command(engine="llamacpp", argv=(sys.executable, "-u", "-c", stubborn), env={}, port=1)
+    server = Server(what, log)
+    assert wait_for(lambda: "up" in log.read_text())
+    processes = started_by(server.pid)
+    began = time.monotonic()
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        server.stop()
+    assert gone(processes)
+    assert time.monotonic() - began < 9  # asked first, it would be given 10 s
+
+
 def test_an_engine_that_dies_says_so(plan: Plan, tmp_path: Path) -> None:
     with start(plan, tmp_path / "engine.log") as server:
         assert server.died() is None
         engine = next(process for process in started_by(server.pid) if not process.children())
         engine.kill()
-        assert wait_for(lambda: not server.alive())
+        # at once: the supervisor needs a moment to notice, and the caller of died() must not be told "still there"
+        assert "died while it was serving (exit code 137)" in str(server.died(DYING_SECONDS))
         assert "died while it was serving (exit code 137)" in str(server.died())

@@ -109,6 +109,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     created: str
     """UTC, ISO 8601."""
+    sittings: tuple[str, ...] = ()
+    """When the work began and was taken up again after an interruption."""
     finished: str | None
     kvlab_version: str
     command: tuple[str, ...]

@@ -33,6 +33,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     gates.add_argument("--quality-prompts", metavar="FILE", help="prompts of the gate (default: the 48 shipped)")
     gates.add_argument("--quality-tokens", type=count, default=64, help="longest answer (default: 64)")
     gates.add_argument("--no-prefix", action="store_true", help="leave the prefix experiment out")
+    gates.add_argument(
+        "--prefix-tokens",
+        type=tokens("--prefix-tokens"),
+        default=700,
+        help="length of the shared system prompt, or what a request leaves room for (default: 700)",
+    )
     add_arguments(parser)
 
 
@@ -66,6 +72,7 @@ def _run(options: argparse.Namespace) -> Answer:
         quality_prompts=options.quality_prompts,
         quality_tokens=None if options.no_quality else options.quality_tokens,
         prefix_rounds=None if options.no_prefix else 4,
+        prefix_tokens=options.prefix_tokens,
     )
     with progress.steps() as on_step:
         record = api.ab(settings, options.lab, command=("kvlab", *sys.argv[1:]), on_step=on_step)

@@ -36,6 +36,8 @@ def _run(options: argparse.Namespace) -> Answer:
         if options.a or options.b:
             raise BadInput("two addresses are compared as they are: --a and --b go with one model")
         sides = (options.source[0], options.source[1])
+    elif len(options.source) == 1 and "://" in options.source[0]:
+        raise BadInput(f"{options.source[0]} alone is one server; name the addresses of A and of B")
     elif len(options.source) == 1:
         a, b = arms(options)
         sides = (api.plan_ask(options.source[0], a), api.plan_ask(options.source[0], b))
