@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from kvlab import store
 from kvlab.core.config import Config
 from kvlab.core.errors import BadInput, nearest
 from kvlab.core.model import Origin
@@ -19,7 +21,7 @@ def load_file(path: Path) -> Loaded:
     """A config.json under any name, or a GGUF file."""
     if not path.is_file():
         raise _no_file(str(path))
-    with path.open("rb") as file:
+    with os.fdopen(store.open_regular(path, "model"), "rb") as file:
         magic = file.read(4)
     if magic == b"GGUF" or path.suffix.lower() == ".gguf":
         from kvlab.source.gguf_model import load_gguf
@@ -67,7 +69,7 @@ def read_config(path: Path, where: str | None = None) -> Config:
     if size > parse.MAX_CONFIG_BYTES:
         kind = "weights" if path.suffix in (".safetensors", ".bin", ".pt", ".pth") else "something else"
         raise BadInput(f"{where} has {size:,} bytes: {kind}, not a config; give config.json, its folder or a GGUF file")
-    return parse.config(path.read_bytes(), where)
+    return parse.config(store.read_bytes(path, "config", parse.MAX_CONFIG_BYTES), where)
 
 
 def _no_file(where: str) -> BadInput:
@@ -78,7 +80,7 @@ def _no_file(where: str) -> BadInput:
 def quant_config(path: Path) -> Config | None:
     """ModelOpt's hf_quant_config.json beside the config, where there is one."""
     found = path / "hf_quant_config.json"
-    return read_config(found) if found.is_file() else None
+    return read_config(found) if found.exists() else None
 
 
 def from_config(config: Config, origin: Origin, name: str, quant: Config | None = None) -> Loaded:

@@ -7,17 +7,21 @@ arrays it is not asked for. Format: https://github.com/ggml-org/ggml/blob/master
 from __future__ import annotations
 
 import mmap
+import os
 import struct
 from pathlib import Path
 
 import msgspec
 
+from kvlab import store
 from kvlab.core.errors import BadInput
 
 VERSIONS = (2, 3)
 _MOST_KEYS, _MOST_TENSORS, _MOST_DIMS = 100_000, 1_000_000, 4
 _LONGEST_ARRAY = 10_000
 """Arrays of one value a layer are kept; longer ones are vocabularies."""
+_LONGEST_HEADER = 256 << 20
+"""Far above a vocabulary, its merges and the names of all tensors; a longer header is not walked through."""
 _STRING, _ARRAY = 8, 9
 _SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 # fmt: off
@@ -48,10 +52,11 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class _Reader:
-    """Values at a moving position of a file. Raises BadInput at the end of the file."""
+    """Values at a moving position of a file. Raises BadInput at the end of the file, or of any believable header."""
 
     def __init__(self, data: mmap.mmap, where: str) -> None:
         self.data, self.where, self.at = data, where, 0
+        self.end = min(len(data), _LONGEST_HEADER)
 
     def scalar(self, form: str) -> int | float | bool:
         value: int | float | bool
@@ -71,11 +76,13 @@ class _Reader:
         return self.data[self.at - length : self.at].decode("utf-8", "replace")
 
     def skip(self, length: int) -> None:
-        if length > len(self.data) - self.at:
+        if length > self.end - self.at:
             raise self.cut_short()
         self.at += length
 
     def cut_short(self) -> BadInput:
+        if self.end < len(self.data):
+            return BadInput(f"{self.where} is damaged: its header is longer than {self.end:,} bytes; fetch it again")
         return BadInput(
             f"{self.where} is cut short or damaged: its header goes on after the last of its {len(self.data):,} bytes;"
             " fetch it again"
@@ -107,7 +114,7 @@ class _Reader:
 
     def skip_strings(self, count: int) -> None:
         # The one hot loop: half a million tokens and merges.
-        data, at, end, unpack = self.data, self.at, len(self.data), struct.Struct("<Q").unpack_from
+        data, at, end, unpack = self.data, self.at, self.end, struct.Struct("<Q").unpack_from
         if count * 8 > end - at:
             raise self.cut_short()
         for _ in range(count):
@@ -124,17 +131,21 @@ def read_header(path: Path) -> Header:
 
     Raises BadInput for a file that is no GGUF, of another version or byte order, damaged, or cut short.
     """
-    size = path.stat().st_size
-    if size < 24:
-        raise BadInput(f"{path} has {size} bytes and is no GGUF file; fetch it again")
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        reader = _Reader(data, str(path))
-        tensors, keys = _preamble(reader)
-        metadata: dict[str, object] = {}
-        for _ in range(keys):
-            name = reader.string()
-            metadata[name] = reader.value()
-        return Header(metadata, _tensor_bytes(reader, tensors, metadata.get("general.alignment")), tensors)
+    with os.fdopen(store.open_regular(path, "GGUF file"), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size < 24:
+            raise BadInput(f"{path} has {size} bytes and is no GGUF file; fetch it again")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _header(_Reader(data, str(path)))
+
+
+def _header(reader: _Reader) -> Header:
+    tensors, keys = _preamble(reader)
+    metadata: dict[str, object] = {}
+    for _ in range(keys):
+        name = reader.string()
+        metadata[name] = reader.value()
+    return Header(metadata, _tensor_bytes(reader, tensors, metadata.get("general.alignment")), tensors)
 
 
 def _preamble(reader: _Reader) -> tuple[int, int]:

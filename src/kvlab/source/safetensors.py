@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
 
+from kvlab import store
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Weights
 
@@ -25,15 +27,15 @@ class _Tensor(msgspec.Struct):
 def folder_weights(path: Path) -> Weights | None:
     """Bytes of all tensors in the folder's checkpoint; None when it holds no safetensors."""
     index = path / "model.safetensors.index.json"
-    if index.is_file():
+    if index.exists():
         listed = _decode_index(index)
         files = [path / name for name in sorted(set(listed.weight_map.values()))]
-        absent = [file.name for file in files if not file.is_file()]
+        absent = [file.name for file in files if not file.exists()]
         if absent:
             return _from_index(listed, absent)
     else:
         single = path / "model.safetensors"
-        files = [single] if single.is_file() else sorted(path.glob("*.safetensors"))
+        files = [single] if single.exists() else sorted(path.glob("*.safetensors"))
     if not files:
         return None
     total = sum(file_bytes(file) for file in files)
@@ -42,8 +44,8 @@ def folder_weights(path: Path) -> Weights | None:
 
 def file_bytes(path: Path) -> int:
     """Bytes of the tensors in one file, as its header states them. Raises BadInput for a damaged or short file."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
+    with os.fdopen(store.open_regular(path, "safetensors file"), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(MAX_HEADER_BYTES, size - 8):
             raise BadInput(f"{path} is no safetensors file, or cut short: {size:,} bytes; fetch it again")
@@ -55,7 +57,7 @@ def _tensor_bytes(header: bytes, where: str, held: int) -> int:
     try:
         entries = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
         tensors = [msgspec.json.decode(raw, type=_Tensor) for name, raw in entries.items() if name != "__metadata__"]
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BadInput(f"{where} has a damaged safetensors header; fetch it again") from None
     end = max((tensor.data_offsets[1] for tensor in tensors), default=0)
     if end > held:
@@ -67,8 +69,8 @@ def _tensor_bytes(header: bytes, where: str, held: int) -> int:
 
 def _decode_index(path: Path) -> _Index:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Index)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.decode(store.read_bytes(path, "safetensors index", MAX_HEADER_BYTES), type=_Index)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BadInput(f"{path} is not a safetensors index; fetch it again") from None
 
 
