@@ -148,8 +148,19 @@ class Failures(msgspec.Struct, frozen=True):
     rules: tuple[Failure, ...]
 
 
-class TokenApi(msgspec.Struct, frozen=True, kw_only=True):
-    """api.py: the engine's tokenizer endpoints, as request bodies and readers of the answer."""
+class TokenPart(msgspec.Struct, frozen=True):
+    """api.py: the engine's tokenizer endpoints, or why there are none."""
+
+
+class NoTokenApi(TokenPart, frozen=True):
+    """An engine that does not serve its tokenizer."""
+
+    because: str
+    """What it lacks, after the engine's name ("has no endpoint that turns token ids into text")."""
+
+
+class TokenApi(TokenPart, frozen=True, kw_only=True):
+    """The engine's tokenizer endpoints, as request bodies and readers of the answer."""
 
     tokenize: Callable[[str, str, bool], tuple[str, dict[str, object]]]
     """(model, text, special tokens added) -> path and JSON body."""
@@ -168,4 +179,4 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """The flag that names the cache dtype, for advice."""
 
 
-Part = Engine | Planner | Launcher | LogReader | MetricMap | Failures | TokenApi
+Part = Engine | Planner | Launcher | LogReader | MetricMap | Failures | TokenPart

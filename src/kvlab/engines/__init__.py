@@ -7,7 +7,18 @@ from functools import cache
 from importlib import import_module
 from typing import TypeVar
 
-from kvlab.core.engine import Engine, Failures, Launcher, LogReader, MetricMap, Part, Planner, TokenApi
+from kvlab.core.engine import (
+    Engine,
+    Failures,
+    Launcher,
+    LogReader,
+    MetricMap,
+    NoTokenApi,
+    Part,
+    Planner,
+    TokenApi,
+    TokenPart,
+)
 from kvlab.core.errors import BadInput, nearest
 
 T = TypeVar("T", bound=Part)
@@ -62,5 +73,11 @@ def failures(name: str) -> Failures:
 
 
 def token_api(name: str) -> TokenApi:
-    """The engine's tokenizer endpoints."""
-    return _part(name, "api", TokenApi)
+    """The engine's tokenizer endpoints. Raises BadInput when it serves none."""
+    part = _part(name, "api", TokenPart)
+    if isinstance(part, TokenApi):
+        return part
+    because = part.because if isinstance(part, NoTokenApi) else "does not serve its tokenizer"
+    raise BadInput(
+        f"{engine(name).title} {because}, so prompts cannot be made to an exact length; give --prompts FILE instead"
+    )
