@@ -264,14 +264,18 @@ def _expects(planner: Planner, deployment: Deployment, carved: Carved, pool: Led
     if pool is None or pool.kind != "estimated":
         return carved.expects
     ends = [
-        {
-            row.name: row.value
-            for row in planner.carve(msgspec.structs.replace(deployment, pool_bytes=max(0, end))).expects
-        }
+        planner.carve(msgspec.structs.replace(deployment, pool_bytes=max(0, end))).expects
         for end in (pool.low, pool.high)
     ]
-    rows = []
-    for row in carved.expects:
-        spread = max((abs(end[row.name] - row.value) for end in ends if row.name in end), default=0)
-        rows.append(msgspec.structs.replace(row, tolerance=row.tolerance + spread, kind="estimated") if spread else row)
-    return tuple(rows)
+    return tuple(_ranged(row, [other for end in ends for other in end]) for row in carved.expects)
+
+
+def _ranged(row: Expected, others: list[Expected]) -> Expected:
+    """`row` with the range that the same row has at the ends of the pool's."""
+    value = row.value
+    found = [other.value for other in others if other.name == row.name and not isinstance(other.value, str)]
+    if isinstance(value, str) or all(other == value for other in found):
+        return row
+    low, high = min(value, *found), max(value, *found)
+    spread = max(high - value, value - low)
+    return msgspec.structs.replace(row, tolerance=row.tolerance + spread, kind="estimated", low=low, high=high)

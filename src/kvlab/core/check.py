@@ -11,11 +11,14 @@ from kvlab.core.plan import EngineId, Expected, Plan
 
 
 class CheckRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One planned quantity beside what the engine said. `difference` is seen minus planned, in `unit`."""
+    """One planned quantity, or word, beside what the engine said. `difference` is seen minus planned, in `unit`.
+
+    `low` and `high` bound a planned estimate.
+    """
 
     name: str
     unit: str
-    planned: float | None
+    planned: float | str | None
     seen: float | str | None
     verdict: Literal["agrees", "differs", "not seen", "not planned"]
     difference: float | None = None
@@ -23,6 +26,8 @@ class CheckRow(msgspec.Struct, frozen=True, kw_only=True):
     line: str | None = None
     line_number: int | None = None
     likely_because: str | None = None
+    low: float | None = None
+    high: float | None = None
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +55,7 @@ def _is_size(name: str) -> bool:
 
 def compare(plan: Plan, observation: Observation) -> Check:
     """Every quantity that the plan expects, against the last line of that name in the log."""
-    rows = tuple(_row(expected, observation) for expected in plan.expects)
+    rows = tuple(row(expected, observation) for expected in plan.expects)
     version = observation.version or plan.engine.version
     return Check(engine=EngineId(observation.engine, version), rows=rows)
 
@@ -73,29 +78,42 @@ def listing(observation: Observation) -> Check:
     return Check(engine=EngineId(observation.engine, observation.version or "unknown"), rows=rows)
 
 
-def _row(expected: Expected, observation: Observation) -> CheckRow:
+def row(expected: Expected, observation: Observation) -> CheckRow:
+    """One planned quantity beside the last statement of that name in the log."""
     seen = observation.get(expected.name)
-    if seen is None or isinstance(seen.value, str):
-        return CheckRow(
-            name=expected.name,
-            unit=expected.unit,
-            planned=expected.value,
-            seen=None,
-            verdict="not seen",
-            tolerance=expected.tolerance,
-            likely_because="it is never stated",
-        )
-    difference = seen.value - expected.value
-    agrees = abs(difference) <= expected.tolerance
-    return CheckRow(
+    absent = CheckRow(
         name=expected.name,
         unit=expected.unit,
         planned=expected.value,
+        seen=None,
+        verdict="not seen",
+        tolerance=expected.tolerance,
+        likely_because="it is never stated",
+        low=expected.low,
+        high=expected.high,
+    )
+    if seen is None or isinstance(seen.value, str) != isinstance(expected.value, str):
+        return absent
+    difference, agrees = _beside(expected, seen.value)
+    return msgspec.structs.replace(
+        absent,
         seen=seen.value,
         verdict="agrees" if agrees else "differs",
         difference=difference,
-        tolerance=expected.tolerance,
         line=seen.line,
         line_number=seen.line_number,
         likely_because=None if agrees else f"planned because {expected.because}",
     )
+
+
+def _beside(expected: Expected, seen: float | str) -> tuple[float | None, bool]:
+    """Seen minus planned (None for words), and whether the two agree."""
+    planned = expected.value
+    if isinstance(seen, str) or isinstance(planned, str):
+        return None, seen == planned or seen in expected.also
+    difference = seen - planned
+    if expected.low is None or expected.high is None:
+        return difference, abs(difference) <= expected.tolerance
+    # The tolerance covers the farther end of the range and the rounding of the printed number.
+    rounding = max(0.0, expected.tolerance - max(expected.high - planned, planned - expected.low))
+    return difference, expected.low - rounding <= seen <= expected.high + rounding

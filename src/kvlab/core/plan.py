@@ -150,20 +150,27 @@ class Launch(msgspec.Struct, frozen=True):
     env: dict[str, str] = {}
     files: dict[str, str] = {}
     flags: tuple[Flag, ...] = ()
+    lacks: str | None = None
+    """What the command needs and this machine does not have; None when nothing is known to be missing."""
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """A number that the engine's log will state if the plan is right.
+    """A number, or a word (unit "word"), that the engine's log will state if the plan is right.
 
-    `tolerance` is in the same unit: half of the last printed digit for exact lines, the range for estimates.
+    `tolerance` is in the same unit: half of the last printed digit for exact lines, the range for estimates. `low` and
+    `high` bound an estimate whose sides are not alike.
     """
 
     name: str
-    value: float
+    value: float | str
     unit: str
     kind: Kind
     tolerance: float
     because: str
+    low: float | None = None
+    high: float | None = None
+    also: tuple[str, ...] = ()
+    """Other words with which the engine says the same."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

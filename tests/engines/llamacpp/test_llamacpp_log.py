@@ -117,7 +117,7 @@ def test_every_line_of_a_recorded_log_agrees_with_the_plan(gemma: Path, log: str
     plan = api.plan(gemma, engine="llamacpp", **options)  # type: ignore[arg-type]
     found = api.check(GOLDEN / f"{log}.log", plan=plan)
     assert {row.verdict for row in found.rows} == {"agrees"}
-    assert len(found.rows) == 15
+    assert len(found.rows) == 20
 
 
 def test_another_cache_type_differs_by_the_bytes_it_costs(gemma: Path) -> None:
@@ -126,6 +126,30 @@ def test_another_cache_type_differs_by_the_bytes_it_costs(gemma: Path) -> None:
     assert rows["kv_full_bytes"].verdict == "differs"
     assert rows["kv_full_bytes"].difference == pytest.approx((6.75 - 12.75) * MIB)
     assert rows["n_ctx"].verdict == "agrees"
+
+
+def test_the_types_of_keys_and_of_values_are_compared(gemma: Path) -> None:
+    plan = api.plan(gemma, engine="llamacpp", context=4096, parallel=1, kv_dtype="q8_0")
+    rows = {row.name: row for row in api.check(GOLDEN / "k_q8_0_v_q4_0_4096_np1.log", plan=plan).rows}
+    assert (rows["kv_full_k_type"].verdict, rows["kv_full_k_type"].seen) == ("agrees", "q8_0")
+    assert (rows["kv_window_v_type"].verdict, rows["kv_window_v_type"].seen) == ("differs", "q4_0")
+    assert rows["kv_window_v_type"].planned == "q8_0"
+
+
+@pytest.mark.parametrize(("mib", "verdict"), [(5, "differs"), (21.28, "agrees"), (520, "agrees"), (600, "differs")])
+def test_an_estimate_agrees_within_its_range(gemma: Path, tmp_path: Path, mib: float, verdict: str) -> None:
+    plan = api.plan(gemma, engine="llamacpp", context=8192, parallel=4)
+    log = tmp_path / "engine.log"
+    line = "sched_reserve:        CPU compute buffer size =    21.28 MiB"
+    text = (GOLDEN / "f16_8192_np4.log").read_text()
+    assert line in text
+    log.write_text(text.replace(line, line.replace("21.28", f"{mib:.2f}")))
+    row = next(row for row in api.check(log, plan=plan).rows if row.name == "compute_buffer_bytes")
+    assert row.verdict == verdict
+    assert row.low is not None
+    assert row.high is not None
+    assert row.low < row.high
+    assert (row.likely_because or "").startswith("planned because it is an estimate" if verdict == "differs" else "")
 
 
 @pytest.mark.e2e
@@ -147,7 +171,7 @@ def test_every_line_of_the_running_engine_agrees(
     with start(plan, tmp_path / "engine.log"):
         found = api.check(tmp_path / "engine.log", plan=plan)
     assert [row for row in found.rows if row.verdict != "agrees"] == []
-    assert len(found.rows) == 15
+    assert len(found.rows) == 20
 
 
 @pytest.mark.e2e

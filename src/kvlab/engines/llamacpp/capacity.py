@@ -6,14 +6,13 @@ import msgspec
 
 from kvlab.core.engine import Carved, Deployment, Planner
 from kvlab.core.errors import BadInput, MissingFact
-from kvlab.core.layout import Layout, Row
+from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt, Model
-from kvlab.core.plan import Ask, Capacity, Expected, KvCost, LedgerLine
+from kvlab.core.plan import Ask, Capacity, KvCost, LedgerLine
 from kvlab.core.units import GIB, MIB, round_up
 from kvlab.engines.llamacpp.arguments import check_arguments
 from kvlab.engines.llamacpp.cells import (
     AUTO_SLOTS,
-    F32_BYTES,
     MOST_SLOTS,
     PAD,
     STORAGES,
@@ -28,9 +27,7 @@ from kvlab.engines.llamacpp.cells import (
     total_bytes,
     types,
 )
-
-_PRINTED = 0.005 * MIB
-"""Half of the last digit that the log prints (two decimals of a MiB)."""
+from kvlab.engines.llamacpp.stated import buffers, exact, expects, groups
 
 
 def _asked_types(ask: Ask) -> Types:
@@ -135,24 +132,15 @@ def _carve(deployment: Deployment) -> Carved:
             longest_request_tokens=per_request,
         ),
         context=per_request,
-        cache_lines=tuple(_cache_lines(layout, shape, storage)) + tuple(_buffers(model, shape)),
-        expects=tuple(_expects(model, layout, shape, storage)),
+        cache_lines=tuple(_cache_lines(layout, shape, storage)) + tuple(buffers(model, shape)),
+        expects=tuple(expects(model, layout, shape, storage)),
         doubts=tuple(_doubts(model, layout)),
     )
 
 
-def _groups(layout: Layout) -> dict[str, list[Row]]:
-    """Rows by the cache object that llama.cpp makes of them, in the order in which it prints them."""
-    groups: dict[str, list[Row]] = {}
-    for row in layout.rows:
-        name = "state" if row.kind == "state" else "window" if row.window else "full"
-        groups.setdefault(name, []).append(row)
-    return groups
-
-
 def _cache_lines(layout: Layout, shape: Cells, storage: Types) -> list[LedgerLine]:
     lines = []
-    for name, rows in _groups(layout).items():
+    for name, rows in groups(layout).items():
         if name == "state":
             size = state_bytes(rows, shape.slots)
             because = f"recurrent state in f32, one per slot, {shape.slots} slots, whatever the context"
@@ -162,69 +150,8 @@ def _cache_lines(layout: Layout, shape: Cells, storage: Types) -> list[LedgerLin
                 f"{sum(len(r.layers) for r in rows)} layers x {shape.of(rows[0]):,} cells x {shape.streams} streams"
                 f" in {storage.name}"
             )
-        lines.append(_exact(f"kv_{name}", size, because))
+        lines.append(exact(f"kv_{name}", size, because))
     return lines
-
-
-def _buffers(model: Model, shape: Cells) -> list[LedgerLine]:
-    if model.vocab is None or model.hidden is None:
-        return []
-    low = shape.ubatch * model.hidden * F32_BYTES * 8
-    high = shape.ubatch * model.vocab * F32_BYTES + low
-    return [
-        _exact("output_buffer", _output_bytes(model, shape), f"{shape.slots} slots x {model.vocab:,} logits x 4 B"),
-        LedgerLine(
-            name="compute_buffer",
-            bytes=round((low * high) ** 0.5),
-            kind="estimated",
-            low=low,
-            high=high,
-            because="activations of one micro-batch; the high end reserves logits for all of its tokens",
-        ),
-    ]
-
-
-def _output_bytes(model: Model, shape: Cells) -> int:
-    return shape.slots * (model.vocab or 0) * F32_BYTES
-
-
-def _exact(name: str, size: int, because: str) -> LedgerLine:
-    return LedgerLine(name=name, bytes=size, kind="computed", low=size, high=size, because=because)
-
-
-def _expects(model: Model, layout: Layout, shape: Cells, storage: Types) -> list[Expected]:
-    rows = [
-        _count("n_ctx", shape.n_ctx, "tokens", "-c, rounded up to 256 per stream"),
-        _count("n_ctx_seq", shape.n_ctx_seq, "tokens", "one stream's share of -c"),
-        _count("slots", shape.slots, "slots", "-np"),
-        _count(
-            "n_ctx_slot", min(shape.n_ctx_seq, model.context or shape.n_ctx_seq), "tokens", "what one request may hold"
-        ),
-    ]
-    for name, group in _groups(layout).items():
-        if name == "state":
-            rows.append(_bytes("kv_state_bytes", state_bytes(group, shape.slots), "f32 state of every slot"))
-            continue
-        key, value = part_bytes(group, shape, storage)
-        because = f"cells x layers x row bytes of {storage.name}"
-        rows += [
-            _count(f"kv_{name}_cells", shape.of(group[0]), "cells", "context, window and micro-batch, padded to 256"),
-            _count(f"kv_{name}_layers", sum(len(r.layers) for r in group), "layers", "layers that own such a cache"),
-            _bytes(f"kv_{name}_k_bytes", key, because),
-            _bytes(f"kv_{name}_v_bytes", value, because),
-            _bytes(f"kv_{name}_bytes", key + value, because),
-        ]
-    if model.vocab is not None:
-        rows.append(_bytes("output_buffer_bytes", _output_bytes(model, shape), "slots x vocabulary x 4 B"))
-    return rows
-
-
-def _bytes(name: str, value: int, because: str) -> Expected:
-    return Expected(name=name, value=value, unit="bytes", kind="computed", tolerance=_PRINTED, because=because)
-
-
-def _count(name: str, value: int, unit: str, because: str) -> Expected:
-    return Expected(name=name, value=value, unit=unit, kind="computed", tolerance=0, because=because)
 
 
 def _doubts(model: Model, layout: Layout) -> list[Doubt]:

@@ -133,8 +133,23 @@ def _expects(deployment: Deployment, plan: Carving, capacity: Capacity | None) -
         tolerance=0.5,
         because="the pool over the bytes of one block",
     )
-    rows = (pool, tokens, concurrency, blocks)
+    rows = (pool, tokens, concurrency, blocks, _dtype(deployment, plan))
     return rows if capacity.longest_request_tokens >= plan.context else (*rows, *_refusal(plan, capacity))
+
+
+def _dtype(deployment: Deployment, plan: Carving) -> Expected:
+    """The cache dtype as the start-up dump of the configuration has it: the flag's word, or what vLLM made of it."""
+    asked = deployment.ask.kv_dtype or "auto"
+    same = {"fp8", "fp8_e4m3"} if plan.dtype in ("fp8", "fp8_e4m3") else set()
+    return Expected(
+        name="kv_cache_dtype",
+        value=plan.dtype,
+        unit="word",
+        kind="computed",
+        tolerance=0,
+        because=f"--kv-cache-dtype {asked} is {plan.dtype} for this model",
+        also=tuple(sorted({asked, *same} - {plan.dtype})),
+    )
 
 
 def _refusal(plan: Carving, capacity: Capacity) -> tuple[Expected, ...]:

@@ -46,6 +46,10 @@ _SAID = (
     Said("block_size", "tokens", re.compile(r"Setting attention block size to (\d+) tokens")),
     # "Setting kv cache block size to 64 for FLASHMLA backend(s)."
     Said("block_size", "tokens", re.compile(r"Setting kv cache block size to (\d+) for")),
+    # "Using fp8 data type to store kv cache. It reduces the GPU memory footprint ..." (quantised caches)
+    Said("kv_cache_dtype", "word", re.compile(r"Using (\w+) data type to store kv cache")),
+    # "Initializing a V1 LLM engine (v0.10.1.1) with config: ... enforce_eager=False, kv_cache_dtype=auto, ..." (0.4 on)
+    Said("kv_cache_dtype", "word", re.compile(r"LLM engine \(v.*? kv_cache_dtype=(\w+)")),
     # The refusal, 0.9 on: "(48.0 GiB KV cache is needed, which is larger than the available KV cache memory ..."
     Said("request_bytes", "bytes", re.compile(rf"\({_X} GiB KV cache is needed"), GIB),
     # "Based on the available memory, the estimated maximum model length is 896. Try ..." (0.8 left the number out)

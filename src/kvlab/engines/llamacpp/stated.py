@@ -1,0 +1,105 @@
+"""What a llama-server of a plan will state in its log: each cache's cells, layers, bytes and types, and its buffers."""
+
+from __future__ import annotations
+
+from kvlab.core.layout import Layout, Row
+from kvlab.core.model import Model
+from kvlab.core.plan import Expected, LedgerLine
+from kvlab.core.units import MIB
+from kvlab.engines.llamacpp.cells import F32_BYTES, Cells, Types, part_bytes, state_bytes
+
+_PRINTED = 0.005 * MIB
+"""Half of the last digit that the log prints (two decimals of a MiB)."""
+
+
+def groups(layout: Layout) -> dict[str, list[Row]]:
+    """Rows by the cache object that llama.cpp makes of them, in the order in which it prints them."""
+    groups: dict[str, list[Row]] = {}
+    for row in layout.rows:
+        name = "state" if row.kind == "state" else "window" if row.window else "full"
+        groups.setdefault(name, []).append(row)
+    return groups
+
+
+def buffers(model: Model, shape: Cells) -> list[LedgerLine]:
+    """Buffers beside the caches; none when the model states no vocabulary or width."""
+    if model.vocab is None or model.hidden is None:
+        return []
+    low = shape.ubatch * model.hidden * F32_BYTES * 8
+    high = shape.ubatch * model.vocab * F32_BYTES + low
+    return [
+        exact("output_buffer", _output_bytes(model, shape), f"{shape.slots} slots x {model.vocab:,} logits x 4 B"),
+        LedgerLine(
+            name="compute_buffer",
+            bytes=round((low * high) ** 0.5),
+            kind="estimated",
+            low=low,
+            high=high,
+            because="activations of one micro-batch; the high end reserves logits for all of its tokens",
+        ),
+    ]
+
+
+def _output_bytes(model: Model, shape: Cells) -> int:
+    return shape.slots * (model.vocab or 0) * F32_BYTES
+
+
+def exact(name: str, size: int, because: str) -> LedgerLine:
+    """A computed line of the ledger."""
+    return LedgerLine(name=name, bytes=size, kind="computed", low=size, high=size, because=because)
+
+
+def expects(model: Model, layout: Layout, shape: Cells, storage: Types) -> list[Expected]:
+    """Every number and word that the log states of these caches."""
+    rows = [
+        _count("n_ctx", shape.n_ctx, "tokens", "-c, rounded up to 256 per stream"),
+        _count("n_ctx_seq", shape.n_ctx_seq, "tokens", "one stream's share of -c"),
+        _count("slots", shape.slots, "slots", "-np"),
+        _count(
+            "n_ctx_slot", min(shape.n_ctx_seq, model.context or shape.n_ctx_seq), "tokens", "what one request may hold"
+        ),
+    ]
+    for name, group in groups(layout).items():
+        if name == "state":
+            rows.append(_bytes("kv_state_bytes", state_bytes(group, shape.slots), "f32 state of every slot"))
+            continue
+        key, value = part_bytes(group, shape, storage)
+        because = f"cells x layers x row bytes of {storage.name}"
+        rows += [
+            _count(f"kv_{name}_cells", shape.of(group[0]), "cells", "context, window and micro-batch, padded to 256"),
+            _count(f"kv_{name}_layers", sum(len(r.layers) for r in group), "layers", "layers that own such a cache"),
+            _bytes(f"kv_{name}_k_bytes", key, because),
+            _bytes(f"kv_{name}_v_bytes", value, because),
+            _bytes(f"kv_{name}_bytes", key + value, because),
+            _word(f"kv_{name}_k_type", storage.key.name, "--cache-type-k"),
+            _word(f"kv_{name}_v_type", storage.value.name, "--cache-type-v"),
+        ]
+    if model.vocab is not None:
+        rows.append(_bytes("output_buffer_bytes", _output_bytes(model, shape), "slots x vocabulary x 4 B"))
+    return rows + [_estimated(line) for line in buffers(model, shape) if line.kind == "estimated"]
+
+
+def _bytes(name: str, value: int, because: str) -> Expected:
+    return Expected(name=name, value=value, unit="bytes", kind="computed", tolerance=_PRINTED, because=because)
+
+
+def _word(name: str, value: str, flag: str) -> Expected:
+    return Expected(name=name, value=value, unit="word", kind="computed", tolerance=0, because=f"of {flag}")
+
+
+def _estimated(line: LedgerLine) -> Expected:
+    """A line of the ledger that the log states, anywhere in its range."""
+    return Expected(
+        name=f"{line.name}_bytes",
+        value=line.bytes,
+        unit="bytes",
+        kind="estimated",
+        tolerance=max(line.high - line.bytes, line.bytes - line.low) + _PRINTED,
+        because=f"it is an estimate: {line.because}",
+        low=line.low,
+        high=line.high,
+    )
+
+
+def _count(name: str, value: int, unit: str, because: str) -> Expected:
+    return Expected(name=name, value=value, unit=unit, kind="computed", tolerance=0, because=because)
