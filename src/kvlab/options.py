@@ -38,3 +38,5 @@ class PlanOptions(TypedDict, total=False):
     kv_unified: bool
     swa_full: bool
     ubatch: int
+    share_gib: float
+    share_fraction: float

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 import msgspec
 
-from kvlab import engines
+from kvlab import engines, overhead, tables
 from kvlab.core import budget
 from kvlab.core.engine import Carved, Deployment, Gpu, Planner
-from kvlab.core.errors import KvlabError
-from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt, Origin, Weights
 from kvlab.core.plan import (
-    Alternative,
     Ask,
-    ContextLine,
     EngineId,
     Expected,
     Launch,
-    LayoutLine,
     LedgerLine,
     Plan,
 )
+from kvlab.core.sizing import LongestContext
 from kvlab.core.units import GIB, size
-from kvlab.request import settled
+from kvlab.request import beside_others, held_by_others, settled
 from kvlab.source import Loaded
 from kvlab.verdict import judge
 
-CONTEXTS = (4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576)
-"""Rows of the per-context table, in tokens."""
+
+class Prepared(NamedTuple):
+    """A deployment ready to be carved, with the ledger that its pool comes from."""
+
+    planner: Planner
+    deployment: Deployment
+    ledger: tuple[LedgerLine, ...]
+    pool: LedgerLine | None
+    """The ledger's last line; None when neither a GPU nor a pool is known, or no weights are."""
+    doubts: list[Doubt]
 
 
 def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
@@ -37,11 +42,42 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
 
     Raises KvlabError for a request that cannot be planned, naming what to change.
     """
-    planner, identity = engines.planner(ask.engine), engines.engine(ask.engine)
+    identity = engines.engine(ask.engine)
+    prepared = prepare(loaded, ask)
+    planner, deployment, lines, pool = prepared.planner, prepared.deployment, prepared.ledger, prepared.pool
+    ask, doubts = deployment.ask, prepared.doubts
+    carved = planner.carve(deployment)
+    dtypes = tables.dtypes(planner, carved.kv.dtype)
+    alternatives = tuple(found for dtype in dtypes if (found := tables.alternative(planner, deployment, carved, dtype)))
+    return Plan(
+        source=loaded.origin,
+        engine=EngineId(identity.name, ask.engine_version or identity.version),
+        layout=tuple(tables.layout_lines(planner, deployment, carved)),
+        kv=carved.kv,
+        ledger=lines + carved.cache_lines,
+        capacity=carved.capacity,
+        alternatives=alternatives,
+        contexts=tuple(tables.contexts(planner, deployment, carved, dtypes)),
+        verdict=judge(deployment, carved, alternatives, identity.kv_flag, weights_known=deployment.weights is not None),
+        launch=_launch(deployment, carved, loaded.origin, source),
+        expects=_expects(planner, deployment, carved, pool),
+        doubts=(*loaded.doubts, *carved.doubts, *doubts, *_range_doubt(planner, deployment, carved, pool)),
+        ask=ask,
+        longest_context=_longest(prepared, carved, dtypes),
+    )
+
+
+def prepare(loaded: Loaded, ask: Ask, gpu: Gpu | None = None) -> Prepared:
+    """The request made whole, and the memory that it leaves for the cache. `gpu` stands for the one that it names.
+
+    Raises BadInput for a request that contradicts itself, UnknownGpu.
+    """
+    planner = engines.planner(ask.engine)
     ask = settled(ask, planner)
-    gpu = _gpu(ask)
+    gpu = gpu or _gpu(ask)
+    ask = beside_others(ask, gpu, planner)
     weights = _weights(loaded, ask)
-    lines, doubts = _ledger(gpu, ask, planner, weights)
+    lines, doubts = _ledger(gpu, ask, planner, weights, loaded)
     pool = lines[-1] if lines else None
     deployment = Deployment(
         model=loaded.model,
@@ -53,24 +89,7 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
         share=_share(ask, planner),
         share_of=planner.share_of,
     )
-    carved = planner.carve(deployment)
-    dtypes = _dtypes(planner, carved.kv.dtype)
-    alternatives = tuple(found for dtype in dtypes if (found := _alternative(planner, deployment, carved, dtype)))
-    return Plan(
-        source=loaded.origin,
-        engine=EngineId(identity.name, ask.engine_version or identity.version),
-        layout=tuple(_layout_lines(planner, deployment, carved)),
-        kv=carved.kv,
-        ledger=lines + carved.cache_lines,
-        capacity=carved.capacity,
-        alternatives=alternatives,
-        contexts=tuple(_contexts(planner, deployment, carved, dtypes)),
-        verdict=judge(deployment, carved, alternatives, identity.kv_flag, weights_known=weights is not None),
-        launch=_launch(deployment, carved, loaded.origin, source),
-        expects=_expects(planner, deployment, carved, pool),
-        doubts=(*loaded.doubts, *carved.doubts, *doubts, *_range_doubt(planner, deployment, carved, pool)),
-        ask=ask,
-    )
+    return Prepared(planner, deployment, lines, pool, doubts)
 
 
 def _launch(deployment: Deployment, carved: Carved, origin: Origin, source: str) -> Launch:
@@ -126,7 +145,7 @@ def _weights(loaded: Loaded, ask: Ask) -> Weights | None:
 
 
 def _ledger(
-    gpu: Gpu | None, ask: Ask, planner: Planner, weights: Weights | None
+    gpu: Gpu | None, ask: Ask, planner: Planner, weights: Weights | None, loaded: Loaded
 ) -> tuple[tuple[LedgerLine, ...], list[Doubt]]:
     if ask.pool_gib is not None:
         return budget.given_pool(ask.pool_gib), []
@@ -135,107 +154,31 @@ def _ledger(
     if weights is None:
         text = "the source holds no weights to measure, so the pool is unknown: give --weights-gib X (or --pool-gib X)"
         return (), [Doubt("weights", text)]
-    taken = [budget.weights_taken(weights, (ask.tp or 1) * ask.pp), _overhead(ask, planner)]
-    return budget.ledger(gpu, _share(ask, planner), taken, planner.share_of), []
+    before = Deployment(
+        model=loaded.model,
+        layout=loaded.layout,
+        ask=ask,
+        gpu=gpu,
+        pool_bytes=None,
+        weights=weights,
+        share=_share(ask, planner),
+        share_of=planner.share_of,
+    )
+    taken = overhead.taken(planner, before)
+    others = held_by_others(ask, gpu)
+    return budget.ledger(gpu, _share(ask, planner), taken, planner.share_of, others), []
 
 
 def _share(ask: Ask, planner: Planner) -> float | None:
     return ask.util if ask.util is not None else planner.default_util(ask)
 
 
-def _overhead(ask: Ask, planner: Planner) -> budget.Taken:
-    if ask.overhead_gib is not None:
-        given = round(ask.overhead_gib * GIB)
-        return budget.Taken(
-            name="overhead",
-            low=given,
-            bytes=given,
-            high=given,
-            kind="computed",
-            because="taken as given (--overhead-gib)",
-        )
-    low, guess, high = planner.guess_overhead
-    return budget.Taken(
-        name="overhead", low=low, bytes=guess, high=high, kind="estimated", because=planner.overhead_because
-    )
-
-
-def _layout_lines(planner: Planner, deployment: Deployment, carved: Carved) -> list[LayoutLine]:
-    model, ask, dtype = deployment.model, deployment.ask, carved.kv.dtype
-    return [
-        LayoutLine(
-            kind=row.kind,
-            layers=len(row.layers),
-            bytes_per_token=planner.token_bytes(model, Layout((row,)), dtype, ask),
-            bytes_per_sequence=planner.sequence_bytes(model, Layout((row,)), dtype, ask, carved.context),
-            window=row.window,
-        )
-        for row in deployment.layout.rows
-    ]
-
-
-def _dtypes(planner: Planner, current: str) -> tuple[str, ...]:
-    return (current, *(dtype for dtype in planner.dtypes if dtype != current))
-
-
-def _alternative(planner: Planner, deployment: Deployment, carved: Carved, dtype: str) -> Alternative | None:
-    """The same pool in another dtype; None when the engine refuses that dtype for this model."""
-    over = _over(carved, deployment.pool_bytes)
-    if dtype == carved.kv.dtype:
-        other = carved
-    else:
-        # What was asked for does not fit: then the question is whether the same fits in another dtype.
-        change = _change_dtype if over or planner.same_pool is None else planner.same_pool
-        try:
-            other = planner.carve(change(deployment, carved, dtype))
-        except KvlabError:
-            return None
-    capacity = other.capacity
-    if capacity is None:
-        return Alternative(dtype, None, None, None)
-    return Alternative(
-        dtype,
-        capacity.tokens,
-        capacity.max_concurrency,
-        capacity.longest_request_tokens >= carved.context and not (over and _over(other, deployment.pool_bytes)),
-    )
-
-
-def _over(carved: Carved, pool: int | None) -> bool:
-    """Whether an engine whose caches are asked for would take more than the pool."""
-    return pool is not None and carved.capacity is not None and carved.capacity.pool_bytes > pool
-
-
-def _change_dtype(deployment: Deployment, carved: Carved, dtype: str) -> Deployment:
-    ask = msgspec.structs.replace(deployment.ask, kv_dtype=dtype, kv_dtype_k=None, kv_dtype_v=None)
-    return msgspec.structs.replace(deployment, ask=ask)
-
-
-def _contexts(planner: Planner, deployment: Deployment, carved: Carved, dtypes: tuple[str, ...]) -> list[ContextLine]:
-    lines = []
-    for dtype in dtypes:
-        for tokens in sorted({*CONTEXTS, carved.context}):
-            try:
-                charged = _request_bytes(planner, deployment, dtype, tokens)
-            except KvlabError:
-                break
-            room, native = deployment.pool_bytes, deployment.model.context
-            many = room / charged if room and charged else None
-            lines.append(ContextLine(tokens, dtype, charged, many, native is not None and tokens > native))
-    return lines
-
-
-def _request_bytes(planner: Planner, deployment: Deployment, dtype: str, tokens: int) -> int:
-    """What the engine charges one request of `tokens`, whether the model was trained for it or not."""
-    alone = planner.one_request(deployment.ask) if planner.one_request else deployment.ask
-    ask = msgspec.structs.replace(alone, context=tokens, kv_dtype=dtype, kv_dtype_k=None, kv_dtype_v=None)
-    model = deployment.model
-    if model.context is not None and tokens > model.context:
-        model = msgspec.structs.replace(model, context=tokens)
-    charged = planner.carve(msgspec.structs.replace(deployment, ask=ask, model=model)).kv.bytes_per_sequence
-    if charged is None:
-        return planner.sequence_bytes(model, deployment.layout, dtype, ask, tokens)
-    return charged
+def _longest(prepared: Prepared, carved: Carved, dtypes: tuple[str, ...]) -> tuple[LongestContext, ...]:
+    """The answer to a request that names memory and no context."""
+    deployment, pool = prepared.deployment, prepared.pool
+    if pool is None or pool.bytes <= 0 or deployment.ask.context is not None:
+        return ()
+    return tables.longest_contexts(prepared.planner, deployment, carved, pool, dtypes)
 
 
 def _range_doubt(
@@ -248,7 +191,7 @@ def _range_doubt(
     def holds(room: int) -> bool:
         found = planner.carve(msgspec.structs.replace(deployment, pool_bytes=max(0, room)))
         enough = found.capacity is not None and found.capacity.longest_request_tokens >= carved.context
-        return enough and not _over(found, max(0, room))
+        return enough and not tables.over(found, max(0, room))
 
     if holds(pool.bytes) == holds(pool.low) == holds(pool.high):
         return ()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from kvlab.core.engine import Planner
+from kvlab.core.engine import Gpu, Planner
 from kvlab.core.errors import BadInput
 from kvlab.core.plan import Ask
+from kvlab.core.units import GIB, gib
 
 OWN_OPTIONS = frozenset(
     {
@@ -31,12 +32,14 @@ def settled(ask: Ask, planner: Planner) -> Ask:
         value = getattr(ask, name)
         if value is not None and value < 1:
             raise BadInput(f"--{name.replace('_', '-')} {value} must be at least 1")
-    for name in ("gpu_gib", "pool_gib", "weights_gib"):
+    for name in ("gpu_gib", "pool_gib", "weights_gib", "share_gib"):
         value = getattr(ask, name)
         if value is not None and not 0 < value < 1e6:
             raise BadInput(f"--{name.replace('_', '-')} {value:g} must be more than 0 GiB and less than a million")
     if ask.overhead_gib is not None and not 0 <= ask.overhead_gib < 1e6:
         raise BadInput(f"--overhead-gib {ask.overhead_gib:g} must be 0 or more GiB")
+    if ask.share_fraction is not None and not 0 < ask.share_fraction < 1:
+        raise BadInput(f"--share {ask.share_fraction:.0%} must be above 0 % and below 100 % of the GPU's memory")
     if ask.util is not None and not 0 < ask.util <= 1:
         raise BadInput(
             f"--util {ask.util:g} must be above 0 and at most 1, the share of GPU memory that the engine claims"
@@ -51,6 +54,35 @@ def settled(ask: Ask, planner: Planner) -> Ask:
     if ask.gpus is not None and ask.gpus != tp * split:
         raise BadInput(f"--gpus {ask.gpus} is not --tp {tp} x --pp {ask.pp} x --dp {ask.dp} = {tp * split}")
     return msgspec.structs.replace(ask, tp=tp)
+
+
+def held_by_others(ask: Ask, gpu: Gpu) -> int:
+    """Bytes of the GPU that other programs hold (`--share`)."""
+    return round((ask.share_gib or 0) * GIB + (ask.share_fraction or 0) * gpu.usable_bytes)
+
+
+def beside_others(ask: Ask, gpu: Gpu | None, planner: Planner) -> Ask:
+    """The request with a share of memory that fits beside what others hold, for engines that claim a share of all.
+
+    vLLM refuses to start when less is free than it claims. Raises BadInput when the shares are more than the GPU.
+    """
+    if ask.share_gib is None and ask.share_fraction is None:
+        return ask
+    if gpu is None or ask.pool_gib is not None:
+        raise BadInput("--share needs the GPU that is shared; give --gpu NAME or --gpu-gib X, without --pool-gib")
+    others, whole = held_by_others(ask, gpu), gpu.usable_bytes
+    room = int((whole - others) / whole * 100) / 100
+    if room <= 0:
+        raise BadInput(f"--share takes {gib(others)} of the GPU's {gib(whole)} and leaves nothing; lower it")
+    usual = planner.default_util(ask)
+    if planner.share_of != "all" or usual is None:
+        return ask
+    if ask.util is not None and others + ask.util * whole > whole:
+        raise BadInput(
+            f"--util {ask.util:g} and --share {gib(others)} are more than the GPU's {gib(whole)}: the engine would not"
+            f" start; lower --util to {room:g}, or leave it out"
+        )
+    return ask if ask.util is not None else msgspec.structs.replace(ask, util=min(usual, room))
 
 
 def _refuse_other_engines(ask: Ask, planner: Planner) -> None:

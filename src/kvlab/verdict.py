@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from kvlab.core.engine import Carved, Deployment
-from kvlab.core.plan import Alternative, Capacity, Move, Verdict
+from kvlab.core.plan import Alternative, Ask, Capacity, Move, Verdict
 from kvlab.core.units import size
 
 
@@ -11,6 +13,21 @@ def judge(
     deployment: Deployment, carved: Carved, alternatives: tuple[Alternative, ...], kv_flag: str, *, weights_known: bool
 ) -> Verdict:
     """Whether one request of the planned context fits, and what to change."""
+    found = _judged(deployment, carved, alternatives, kv_flag, weights_known=weights_known)
+    beside = _beside(deployment.ask)
+    return msgspec.structs.replace(found, text=found.text + beside) if beside else found
+
+
+def _beside(ask: Ask) -> str:
+    """What other programs hold of the GPU, as the user states it."""
+    stated = [f"{ask.share_gib:g} GiB"] if ask.share_gib else []
+    stated += [f"{ask.share_fraction:.0%} of it"] if ask.share_fraction else []
+    return f"; the GPU is shared: {' and '.join(stated)} left to other programs (--share)" if stated else ""
+
+
+def _judged(
+    deployment: Deployment, carved: Carved, alternatives: tuple[Alternative, ...], kv_flag: str, *, weights_known: bool
+) -> Verdict:
     capacity, context, dtype = carved.capacity, carved.context, carved.kv.dtype
     pool = deployment.pool_bytes
     smaller = _smaller(alternatives, carved)
@@ -137,7 +154,7 @@ def _dtype_moves(smaller: list[Alternative], carved: Carved) -> tuple[Move, ...]
 def _more_room(deployment: Deployment, carved: Carved, smaller: list[Alternative]) -> tuple[Move, ...]:
     moves = list(_dtype_moves(smaller, carved))
     ask, gpu, capacity = deployment.ask, deployment.gpu, carved.capacity
-    util = deployment.share
+    util = None if _beside(ask) else deployment.share
     if gpu is not None and capacity is not None and util is not None and util < 0.95 and ask.pool_gib is None:
         free = deployment.share_of == "free"
         gained = round((0.95 - util) * (capacity.pool_bytes / util if free else gpu.usable_bytes))

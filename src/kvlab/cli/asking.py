@@ -41,6 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     memory.add_argument("--weights-gib", type=positive, help="weights of the whole model, when the source has none")
     memory.add_argument("--overhead-gib", type=float, help="activations, graphs and context, when they are known")
     memory.add_argument("--pool-gib", type=positive, help="cache pool per GPU as given: skips the budget")
+    memory.add_argument(
+        "--share",
+        action="append",
+        type=share,
+        default=[],
+        metavar="GIB|N%",
+        help="memory of each GPU that a trainer or another engine holds: 20 (GiB) or 30%%; repeatable",
+    )
     llama = parser.add_argument_group("llama.cpp")
     llama.add_argument("--parallel", type=count, help="slots (-np)")
     llama.add_argument(
@@ -65,13 +73,24 @@ def ask(options: argparse.Namespace) -> Ask:
 
     given = vars(options)
     native = given["context"] in (None, "native")
-    names = set(Ask.__struct_fields__) - {"context", "engine_args", "prefix_caching"}
+    names = set(Ask.__struct_fields__) - {"context", "engine_args", "prefix_caching", "share_gib", "share_fraction"}
+    sums = {unit: sum(amount for amount, found in given["share"] if found == unit) for unit in ("gib", "fraction")}
     return Ask(
         context=None if native else parse_tokens(given["context"], "--context"),
         engine_args=tuple(engine_arg(text) for text in given["engine_arg"]),
         prefix_caching=False if given["no_prefix_caching"] else None,
+        share_gib=sums["gib"] or None,
+        share_fraction=sums["fraction"] or None,
         **{name: given[name] for name in names if given.get(name) is not None},
     )
+
+
+def share(text: str) -> tuple[float, str]:
+    """ "20", "20GiB" or "30%" as an amount and its unit ("gib" or "fraction"), for argparse."""
+    plain = text.strip().lower()
+    if plain.endswith("%"):
+        return positive(plain[:-1].strip()) / 100, "fraction"
+    return positive(plain.removesuffix("gib").removesuffix("g").strip()), "gib"
 
 
 def engine_arg(text: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from kvlab.core.model import Doubt, Kind, Origin
+from kvlab.core.sizing import Candidate, Candidates, LongestContext, MatrixLine
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +42,10 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     kv_unified: bool | None = None
     swa_full: bool = False
     ubatch: int | None = None
+    share_gib: float | None = None
+    """Memory of each GPU that other programs hold: a second engine, a trainer."""
+    share_fraction: float | None = None
+    """The same as a share of the GPU's memory; both add up."""
 
     def arg(self, flag: str) -> str | None:
         """The value of an `--engine-arg`, the last one given; None when it was not."""
@@ -190,3 +195,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     expects: tuple[Expected, ...]
     doubts: tuple[Doubt, ...]
     ask: Ask
+    longest_context: tuple[LongestContext, ...] = ()
+    """The longest request for each cache dtype, when no context was asked for and the pool is known."""
+    candidates: Candidates | None = None
+    """What serves `--users`, when no GPU was named."""
+    matrix: tuple[MatrixLine, ...] = ()
+    pareto: tuple[Candidate, ...] = ()
+    """Rows that no other row beats in concurrency, context, price (or memory) and cache dtype at once."""

@@ -1,0 +1,73 @@
+"""Answers to the questions that a plan is asked backwards: which GPUs, how long a context, what buys what."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from kvlab.core.model import Kind
+
+
+class LongestContext(msgspec.Struct, frozen=True):
+    """The longest request that the pool holds in one cache dtype; `low` and `high` follow the pool's range."""
+
+    kv_dtype: str
+    tokens: int
+    low: int
+    high: int
+    kind: Kind
+    native: bool
+    """The model's own context ends it, not the pool."""
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """GPUs that serve the request. Concurrency is whole requests of `context` tokens, all replicas together."""
+
+    gpu: str
+    gpus: int
+    tp: int
+    pp: int
+    dp: int
+    dcp: int
+    kv_dtype: str
+    context: int
+    concurrency: int
+    low: int
+    """Concurrency at the low end of the pool's range."""
+    high: int
+    kind: Kind
+    verdict: Literal["holds", "may_hold"]
+    """"holds": at both ends of the range; "may_hold": at its middle, not at its low end."""
+    memory_bytes: int
+    """Usable memory of all the GPUs."""
+    usd_per_hour: float | None = None
+
+
+class Candidates(msgspec.Struct, frozen=True, kw_only=True):
+    """What serves `users` requests of `context` tokens: rows cheapest first, those without a price by memory."""
+
+    users: int
+    context: int
+    sorted_by: Literal["price", "memory"]
+    rows: tuple[Candidate, ...]
+    left_out: int
+    """Rows that serve it too and were cut off by the limit."""
+    gpus_tried: int
+    most_gpus: int
+    """The largest number of GPUs that was tried."""
+
+
+class MatrixLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One cell of dtype x context x TP: requests at once on one replica, with the range that the pool leaves."""
+
+    kv_dtype: str
+    context: int
+    tp: int
+    concurrency: float | None
+    """None: not known, or refused."""
+    low: float | None = None
+    high: float | None = None
+    kind: Kind = "computed"
+    refused: str | None = None
+    """The engine's own refusal."""

@@ -1,0 +1,135 @@
+"""The tables of a plan: its rows in bytes, the same pool in other dtypes, the cost of each context length."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kvlab.core.engine import Carved, Deployment, Planner
+from kvlab.core.errors import KvlabError
+from kvlab.core.layout import Layout
+from kvlab.core.plan import Alternative, ContextLine, LayoutLine, LedgerLine
+from kvlab.core.sizing import LongestContext
+
+CONTEXTS = (4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576)
+"""Rows of the per-context table, in tokens."""
+_STEP = 256
+
+
+def layout_lines(planner: Planner, deployment: Deployment, carved: Carved) -> list[LayoutLine]:
+    """Each row of the layout in bytes on one GPU rank, before the engine's paging."""
+    model, ask, dtype = deployment.model, deployment.ask, carved.kv.dtype
+    return [
+        LayoutLine(
+            kind=row.kind,
+            layers=len(row.layers),
+            bytes_per_token=planner.token_bytes(model, Layout((row,)), dtype, ask),
+            bytes_per_sequence=planner.sequence_bytes(model, Layout((row,)), dtype, ask, carved.context),
+            window=row.window,
+        )
+        for row in deployment.layout.rows
+    ]
+
+
+def dtypes(planner: Planner, current: str) -> tuple[str, ...]:
+    """The cache dtype in use, then those that the engine offers besides."""
+    return (current, *(dtype for dtype in planner.dtypes if dtype != current))
+
+
+def alternative(planner: Planner, deployment: Deployment, carved: Carved, dtype: str) -> Alternative | None:
+    """The same pool in another dtype; None when the engine refuses that dtype for this model."""
+    too_large = over(carved, deployment.pool_bytes)
+    if dtype == carved.kv.dtype:
+        other = carved
+    else:
+        # What was asked for does not fit: then the question is whether the same fits in another dtype.
+        change = change_dtype if too_large or planner.same_pool is None else planner.same_pool
+        try:
+            other = planner.carve(change(deployment, carved, dtype))
+        except KvlabError:
+            return None
+    capacity = other.capacity
+    if capacity is None:
+        return Alternative(dtype, None, None, None)
+    return Alternative(
+        dtype,
+        capacity.tokens,
+        capacity.max_concurrency,
+        capacity.longest_request_tokens >= carved.context and not (too_large and over(other, deployment.pool_bytes)),
+    )
+
+
+def over(carved: Carved, pool: int | None) -> bool:
+    """Whether an engine whose caches are asked for would take more than the pool."""
+    return pool is not None and carved.capacity is not None and carved.capacity.pool_bytes > pool
+
+
+def change_dtype(deployment: Deployment, carved: Carved, dtype: str) -> Deployment:
+    """The same request stored in another dtype."""
+    ask = msgspec.structs.replace(deployment.ask, kv_dtype=dtype, kv_dtype_k=None, kv_dtype_v=None)
+    return msgspec.structs.replace(deployment, ask=ask)
+
+
+def contexts(planner: Planner, deployment: Deployment, carved: Carved, dtypes: tuple[str, ...]) -> list[ContextLine]:
+    """What one request costs at each length and dtype, as the engine charges it."""
+    lines = []
+    for dtype in dtypes:
+        for tokens in sorted({*CONTEXTS, carved.context}):
+            try:
+                charged = _request_bytes(planner, deployment, dtype, tokens)
+            except KvlabError:
+                break
+            room, native = deployment.pool_bytes, deployment.model.context
+            many = room / charged if room and charged else None
+            lines.append(ContextLine(tokens, dtype, charged, many, native is not None and tokens > native))
+    return lines
+
+
+def _request_bytes(planner: Planner, deployment: Deployment, dtype: str, tokens: int) -> int:
+    """What the engine charges one request of `tokens`, whether the model was trained for it or not."""
+    alone = planner.one_request(deployment.ask) if planner.one_request else deployment.ask
+    ask = msgspec.structs.replace(alone, context=tokens, kv_dtype=dtype, kv_dtype_k=None, kv_dtype_v=None)
+    model = deployment.model
+    if model.context is not None and tokens > model.context:
+        model = msgspec.structs.replace(model, context=tokens)
+    charged = planner.carve(msgspec.structs.replace(deployment, ask=ask, model=model)).kv.bytes_per_sequence
+    if charged is None:
+        return planner.sequence_bytes(model, deployment.layout, dtype, ask, tokens)
+    return charged
+
+
+def longest_contexts(
+    planner: Planner, deployment: Deployment, carved: Carved, pool: LedgerLine, dtypes: tuple[str, ...]
+) -> tuple[LongestContext, ...]:
+    """The longest request that the pool holds in each dtype, and at both ends of the pool's range."""
+    found = []
+    for dtype in dtypes:
+        own = deployment if dtype == carved.kv.dtype else change_dtype(deployment, carved, dtype)
+        try:
+            low, tokens, high = (
+                longest(planner, msgspec.structs.replace(own, pool_bytes=max(0, room)), carved.context)
+                for room in (pool.low, pool.bytes, pool.high)
+            )
+        except KvlabError:
+            continue
+        found.append(LongestContext(dtype, tokens, low, high, pool.kind, native=tokens >= carved.context))
+    return tuple(found)
+
+
+def longest(planner: Planner, deployment: Deployment, most: int) -> int:
+    """Tokens of the longest request, up to `most`, that the pool of `deployment` holds; 0 when it holds none.
+
+    Raises KvlabError for a dtype that the engine refuses.
+    """
+    carved = planner.carve(deployment)
+    if carved.capacity is None:
+        return 0
+    if not over(carved, deployment.pool_bytes):
+        return carved.capacity.longest_request_tokens
+    # An engine whose caches are asked for: how much may be asked for, in steps that every engine pads to.
+    low, high = 0, most // _STEP
+    while low < high:
+        middle = (low + high + 1) // 2
+        ask = msgspec.structs.replace(deployment.ask, context=middle * _STEP)
+        held = planner.carve(msgspec.structs.replace(deployment, ask=ask))
+        low, high = (low, middle - 1) if over(held, deployment.pool_bytes) else (middle, high)
+    return low * _STEP
