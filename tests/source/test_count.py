@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvlab.core import budget
 from kvlab.core.config import Config
 from kvlab.core.model import Weights
+from kvlab.overhead import even
 from kvlab.source import count
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -120,11 +120,11 @@ def test_modules_that_stay_unquantised() -> None:
 
 
 def test_the_range_of_an_estimate_reaches_the_ledger() -> None:
-    taken = budget.weights_taken(Weights(1000, "estimated", "counted", low=900, high=1200), 1)
+    taken = even(Weights(1000, "estimated", "counted", low=900, high=1200), 1)
     assert (taken.low, taken.bytes, taken.high, taken.kind) == (900, 1000, 1200, "estimated")
-    exact = budget.weights_taken(Weights(1000, "computed", "headers"), 1)
+    exact = even(Weights(1000, "computed", "headers"), 1)
     assert (exact.low, exact.bytes, exact.high) == (1000, 1000, 1000)
-    split = budget.weights_taken(Weights(1000, "estimated", "counted", low=900, high=1200), 2)
+    split = even(Weights(1000, "estimated", "counted", low=900, high=1200), 2)
     assert split.low == 450
     assert split.low < split.bytes < split.high == 690
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from kvlab.core.attention import HIDDEN
 from kvlab.core.config import Config
 from kvlab.core.errors import KvlabError
-from kvlab.core.model import Doubt, Weights
+from kvlab.core.model import Doubt, Tensor, Weights
 from kvlab.source import count_bytes, count_model, count_vision
 from kvlab.source.count_attention import Shape, shape
 from kvlab.source.count_bytes import Rules
@@ -71,7 +71,11 @@ def _weights(parts: list[Part], drafts: list[Part], rules: Rules, plain: int) ->
     if drafts:
         because += f" and {total(drafts):,} of draft layers"
     whole = trunk + extra
-    return Weights(whole, "estimated", because, low=round(least * (1 - _ERROR)), high=round(whole * (1 + _ERROR)))
+    tensors = tuple(
+        Tensor(part.name, count_bytes.part_bytes(part, rules, plain), part.out, part.into) for part in parts + drafts
+    )
+    low, high = round(least * (1 - _ERROR)), round(whole * (1 + _ERROR))
+    return Weights(whole, "estimated", because, low=low, high=high, tensors=tensors)
 
 
 def _without(weights: Weights, doubts: tuple[Doubt, ...]) -> Weights:

@@ -90,11 +90,13 @@ def dtype_bytes(*configs: Config) -> int | None:
 
 def total_bytes(parts: Iterable[Part], rules: Rules, plain: int) -> int:
     """Bytes of all the parts; `plain` is the bytes of one unquantised value."""
-    total = 0
-    for part in parts:
-        stored = rules.stored(part)
-        total += part.parameters * plain if stored is None else stored.matrix_bytes(part)
-    return total
+    return sum(part_bytes(part, rules, plain) for part in parts)
+
+
+def part_bytes(part: Part, rules: Rules, plain: int) -> int:
+    """Bytes of all copies of a part."""
+    stored = rules.stored(part)
+    return part.parameters * plain if stored is None else stored.matrix_bytes(part)
 
 
 def rules(root: Config, language: Config, quant: Config | None) -> Rules | None:

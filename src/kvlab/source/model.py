@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kvlab.core.attention import HEADS, HIDDEN
 from kvlab.core.config import LAYER_KEYS, Config
+from kvlab.core.errors import shortened
 from kvlab.core.family import Understood
-from kvlab.core.model import Model
+from kvlab.core.model import Doubt, Model
+from kvlab.source import widths
 
 _CONTEXT = (
     "max_position_embeddings",
@@ -20,6 +24,12 @@ _CONTEXT = (
 )
 _SCALED = ("linear", "dynamic")
 """Rope scalings that stretch max_position_embeddings; yarn, llama3 and longrope configs state the stretched length."""
+_DTYPES = {"bfloat16": "bfloat16", "float16": "float16", "half": "float16", "float32": "float32", "float": "float32"}
+_DTYPE_KEYS = ("torch_dtype", "dtype")
+_CACHE_WORDS = {"fp8": "fp8", "nvfp4": "nvfp4"}
+"""Cache formats that checkpoints state (ModelOpt's kv_cache_quant_algo, in lower case), in vLLM's words."""
+_CACHE_FLOATS = {8: "fp8", 4: "nvfp4"}
+"""Bits of a float kv_cache_scheme."""
 
 
 def model(root: Config, name: str, understood: Understood) -> Model:
@@ -39,6 +49,9 @@ def model(root: Config, name: str, understood: Understood) -> Model:
         vocab=_count(config, "vocab_size", "padded_vocab_size"),
         weight_format=weight_format(config) or weight_format(root),
         kv_cache_format=kv_cache_format(config) or kv_cache_format(root),
+        ffn=widths.ffn(config),
+        experts_per_token=widths.experts_per_token(config),
+        expert_ffn=widths.expert_ffn(config),
     )
 
 
@@ -78,26 +91,60 @@ def kv_cache_format(config: Config) -> str | None:
 
     ModelOpt states `kv_cache_quant_algo` or a `kv_cache_scheme`; compressed-tensors a `kv_cache_scheme`.
     """
+    return next((word for _, value in _cache_claims(config) if (word := _cache_word(value)) is not None), None)
+
+
+def doubts(*configs: Config) -> tuple[Doubt, ...]:
+    """Dtypes and cache formats that the configs state in words that kvlab does not know."""
+    found = {}
+    for config in configs:
+        for key in _DTYPE_KEYS:
+            value = config.peek(key)
+            if value not in (None, "", "auto") and _dtype_word(value) is None:
+                text = f"{shortened(repr(value), 40)} is no dtype that kvlab knows ({', '.join(sorted(_DTYPES))})"
+                found[config.path + key] = f"{text}; the cache is planned with 16 bits a value"
+        for key, value in _cache_claims(config):
+            if _cache_word(value) is None:
+                text = f"{shortened(repr(value), 80)} is no cache format that kvlab knows (FP8, NVFP4)"
+                found[key] = f"{text}; planned as if the checkpoint asked for none, give --kv-dtype to be sure"
+        key = "quantization_config"
+        scheme = config.peek(key)
+        if scheme is not None and not isinstance(scheme, dict):
+            found[config.path + key] = f"{shortened(repr(scheme), 40)} is no object; it may name a cache format"
+    return tuple(Doubt(key, text) for key, text in found.items())
+
+
+def _cache_claims(config: Config) -> Iterator[tuple[str, object]]:
+    """Keys that state a cache format, and their values, the one that counts first."""
     scheme = config.sub("quantization_config", "quantization")
     if scheme is None:
+        return
+    inner = scheme.sub("quantization")
+    for nested in (scheme,) if inner is None else (scheme, inner):
+        for key in ("kv_cache_quant_algo", "kv_cache_scheme"):
+            if nested.has(key):
+                yield nested.path + key, nested.peek(key)
+
+
+def _cache_word(value: object) -> str | None:
+    """The format that a claim states; None for one that is not known."""
+    if isinstance(value, str):
+        return _CACHE_WORDS.get(value.lower())
+    if not isinstance(value, dict):
         return None
-    algorithm = scheme.peek("kv_cache_quant_algo")
-    if isinstance(algorithm, str):
-        return algorithm.lower()
-    cache = scheme.sub("kv_cache_scheme")
-    if cache is None:
-        nested = scheme.sub("quantization")
-        inner = nested.peek("kv_cache_quant_algo") if nested else None
-        return inner.lower() if isinstance(inner, str) else None
-    bits, kind = cache.peek("num_bits"), cache.peek("type")
-    if not isinstance(bits, int) or not isinstance(kind, str):
+    bits, kind = value.get("num_bits"), value.get("type")
+    if isinstance(bits, bool) or not isinstance(bits, int) or kind != "float":
         return None
-    return {8: "fp8", 4: "nvfp4"}.get(bits) if kind == "float" else f"{kind}{bits}"
+    return _CACHE_FLOATS.get(bits)
 
 
 def _dtype(config: Config) -> str | None:
-    value = config.peek("torch_dtype") or config.peek("dtype")
-    return value.removeprefix("torch.") if isinstance(value, str) and value not in ("auto", "") else None
+    """The compute dtype; None when it is not stated, or not known."""
+    return next((word for key in _DTYPE_KEYS if (word := _dtype_word(config.peek(key))) is not None), None)
+
+
+def _dtype_word(value: object) -> str | None:
+    return _DTYPES.get(value.removeprefix("torch.")) if isinstance(value, str) else None
 
 
 def _names(config: Config) -> tuple[str, ...]:

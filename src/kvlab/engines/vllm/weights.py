@@ -1,0 +1,78 @@
+"""What one rank of vLLM loads of a checkpoint."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kvlab.core.engine import Deployment
+from kvlab.core.model import Tensor
+from kvlab.core.sharding import Split, is_draft, share
+from kvlab.core.taken import Taken
+from kvlab.core.units import GIB
+from kvlab.engines.vllm.drafts import FLAG
+from kvlab.engines.vllm.groups import stages
+
+_FUSED_LATENT = "kv_b_proj"
+_PADDED_HIGH = 1.1
+"""MXFP4 experts are padded to their kernels' tiles: 5 % for gpt-oss-20b, 8.5 % for gpt-oss-120b in public logs."""
+_CONVERTED_HIGH = 1.02
+"""Quantised matrices are repacked for their kernels, with scales in the kernel's own form."""
+
+
+def rank_weights(deployment: Deployment) -> Taken:
+    """The line "weights": the fullest rank's share of every tensor, with the layers that only draft left out."""
+    weights, ask, model = deployment.weights, deployment.ask, deployment.model
+    assert weights is not None
+    drafts = ask.arg(FLAG) is not None
+    tp = ask.tp or 1
+    split = Split(
+        tp=tp,
+        experts=tp * ask.dp,  # data-parallel ranks share the experts, with expert parallelism or without
+        stages=stages(model.layers, ask.pp),
+        layers=model.layers,
+        heads=model.heads,
+        kv_heads={
+            layer: row.heads
+            for row in deployment.layout.rows
+            if row.kind in ("full", "window", "chunked", "cross")
+            for layer in row.layers
+        },
+        drafts=drafts,
+    )
+    found = share((*weights.tensors, *_absorbed(weights.tensors)), split)
+    spread = _spread(model.weight_format)
+    known = weights.kind != "estimated"
+    error = 0.0 if known else (weights.high or weights.bytes) / weights.bytes - 1
+    ranks = tp * ask.pp
+    shared = f", split over {ranks} GPUs with copies of norms, routers and scarce KV heads" if ranks > 1 else ""
+    return Taken(
+        name="weights",
+        low=round(found.low * (1 - error)),
+        bytes=found.bytes,
+        high=round(found.high * (1 + error) * spread),
+        kind="computed" if known and spread == 1 and found.low == found.high else "estimated",
+        because=f"{weights.because}{shared}{_left_out(weights.tensors, split)}",
+    )
+
+
+def _absorbed(tensors: tuple[Tensor, ...]) -> list[Tensor]:
+    """The second copy, in 16 bits, of the projection that latent attention folds into its queries and outputs.
+
+    process_weights_after_loading in vllm/model_executor/layers/attention/mla_attention.py keeps W_UK and W_UV.
+    """
+    return [
+        msgspec.structs.replace(tensor, bytes=2 * tensor.rows * tensor.columns)
+        for tensor in tensors
+        if _FUSED_LATENT in tensor.name and tensor.columns > 1
+    ]
+
+
+def _left_out(tensors: tuple[Tensor, ...], split: Split) -> str:
+    unused = sum(tensor.bytes for tensor in tensors if not split.drafts and is_draft(tensor.name, split.layers))
+    return f"; {unused / GIB:.2f} GiB of draft layers are not loaded" if unused else ""
+
+
+def _spread(weight_format: str | None) -> float:
+    if weight_format is None:
+        return 1.0
+    return _PADDED_HIGH if weight_format == "mxfp4" else _CONVERTED_HIGH
