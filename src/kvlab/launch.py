@@ -18,7 +18,7 @@ import msgspec
 from kvlab import engines
 from kvlab.core.errors import EngineFailed
 from kvlab.core.observation import Failure
-from kvlab.core.plan import Plan
+from kvlab.core.plan import Launch, Plan
 
 READY_SECONDS = 900.0
 """How long an engine may take to load: kernels that compile at the first start take minutes."""
@@ -37,6 +37,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     env: dict[str, str]
     port: int
+    files: dict[str, str] = {}
+    """Files that words of argv name: they are written beside the log."""
 
     @property
     def url(self) -> str:
@@ -57,14 +59,17 @@ def command(plan: Plan, port: int | None = None) -> Command:
         _refuse_taken(port)
     else:
         port = free_port()
-    words = _on_port(plan.launch.argv[1:], port)
-    return Command(engine=plan.engine.name, argv=(*program, *words), env=dict(plan.launch.env), port=port)
+    argv, env = _on_port(plan.launch, launcher.port_in, port)
+    files = {name: text for name, text in plan.launch.files.items() if name in argv}
+    return Command(engine=plan.engine.name, argv=(*program, *argv[1:]), env=env, port=port, files=files)
 
 
-def _on_port(argv: tuple[str, ...], port: int) -> tuple[str, ...]:
-    """The same words, listening elsewhere: every engine calls the flag --port."""
-    at = argv.index("--port")
-    return (*argv[: at + 1], str(port), *argv[at + 2 :])
+def _on_port(launch: Launch, port_in: str, port: int) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The same words and environment, listening elsewhere."""
+    if not port_in.startswith("-"):
+        return launch.argv, {**launch.env, port_in: f"127.0.0.1:{port}"}
+    at = launch.argv.index(port_in)
+    return (*launch.argv[: at + 1], str(port), *launch.argv[at + 2 :]), dict(launch.env)
 
 
 def free_port() -> int:
@@ -109,9 +114,10 @@ class Server:
         self._failures = engines.failures(what.engine).rules
         self._ready_path = engines.launcher(what.engine).ready_path
         log.parent.mkdir(parents=True, exist_ok=True)
+        argv = _with_files(what, log)
         with log.open("wb") as out:
             self._process = subprocess.Popen(
-                (sys.executable, "-m", "kvlab.supervisor", "--", *what.argv),
+                (sys.executable, "-m", "kvlab.supervisor", "--", *argv),
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -220,6 +226,14 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _with_files(what: Command, log: Path) -> tuple[str, ...]:
+    """Writes the command's files beside the log; its words with their paths."""
+    paths = {name: log.with_name(f"{log.stem}.{name}") for name in what.files}
+    for name, text in what.files.items():
+        paths[name].write_text(text, encoding="utf-8")
+    return tuple(str(paths[word]) if word in paths else word for word in what.argv)
 
 
 def _answers(url: str) -> bool:

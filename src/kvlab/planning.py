@@ -100,6 +100,7 @@ def _launch(deployment: Deployment, carved: Carved, origin: Origin, source: str)
     return msgspec.structs.replace(
         launch,
         argv=tuple(word.replace("{port}", port) for word in launch.argv),
+        env={name: value.replace("{port}", port) for name, value in launch.env.items()},
         files={name: text.replace("{port}", port) for name, text in launch.files.items()},
         flags=tuple(
             msgspec.structs.replace(flag, value=flag.value and flag.value.replace("{port}", port))

@@ -116,6 +116,8 @@ class Launcher(msgspec.Struct, frozen=True, kw_only=True):
     """What stands for argv[0] on this machine (("/usr/bin/vllm",)); None when the engine is not installed here."""
     missing: str
     """One line that says how to get the engine."""
+    port_in: str = "--port"
+    """The flag that takes the port, or the environment variable that takes ADDRESS:PORT."""
 
 
 class LogReader(msgspec.Struct, frozen=True, kw_only=True):
