@@ -24,6 +24,7 @@ _COPIED = re.compile(
     r"|\bhc_|latent_proj|embed_positions|\bwpe\b"
 )
 _VOCABULARY = re.compile(r"embed_tokens|lm_head|\bwte\b|word_embeddings|embed_out|tok_embeddings|^output\.|\.embed\.")
+_OUTPUT = re.compile(r"lm_head|embed_out|^output\.")
 _HEAD = re.compile(r"lm_head|embed_out|^output\.|^(?:model\.)?norm|final_layernorm|ln_f")
 _KEYS_VALUES = re.compile(r"\.(?:k_proj|v_proj)(?:\.|$)")
 _FUSED = re.compile(r"\.(?:qkv_proj|query_key_value|Wqkv|W_pack|wqkv|c_attn)(?:\.|$)")
@@ -44,8 +45,6 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     heads: int | None = None
     kv_heads: dict[int, int] = {}
     """KV heads of each layer that has some."""
-    tied: bool = False
-    """The head is the embeddings' matrix."""
     drafts: bool = False
     """Draft layers are loaded as well."""
 
@@ -60,17 +59,16 @@ class Share(msgspec.Struct, frozen=True):
 
 def share(tensors: tuple[Tensor, ...], split: Split) -> Share:
     """What the fullest rank loads of `tensors`."""
+    tied = not any(_OUTPUT.search(tensor.name) for tensor in tensors)
     sums = [[0.0, 0.0, 0.0] for _ in split.stages]
     for tensor in tensors:
         layer = _layer(tensor.name)
         tower = _TOWER.search(tensor.name) is not None
         if not tower and not split.drafts and is_draft(tensor.name, split.layers):
             continue
-        if split.tied and tensor.name.startswith("lm_head"):
-            continue
         part = _fraction(tensor, split, layer, tower)
         kept = (1 / split.tp, part, 1.0) if tower else (part, part, part)
-        for stage in _stages(tensor.name, None if tower else layer, split):
+        for stage in _stages(tensor.name, None if tower else layer, split, tied):
             sums[stage] = [total + tensor.bytes * ratio for total, ratio in zip(sums[stage], kept, strict=True)]
     low, middle, high = max(sums, key=lambda found: found[1])
     return Share(round(low), round(middle), round(high))
@@ -89,14 +87,14 @@ def _layer(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _stages(name: str, layer: int | None, split: Split) -> list[int]:
+def _stages(name: str, layer: int | None, split: Split, tied: bool) -> list[int]:
     """The stages that load a tensor: a layer's own, the last for the head, the first for everything else."""
     last = len(split.stages) - 1
     if layer is not None:
         return [next((at for at, stage in enumerate(split.stages) if layer in stage), last)]
     if _HEAD.search(name):
         return [last]
-    if split.tied and last and _VOCABULARY.search(name):
+    if tied and last and _VOCABULARY.search(name):
         return [0, last]
     return [0]
 
