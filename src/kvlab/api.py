@@ -108,8 +108,7 @@ def prefix(
     """Time to first token with a cold and a warm prefix, and the engine's own cached-token counts."""
     from kvlab.sharing import run_prefix
 
-    tokens = {} if prefix_tokens is None else {"prefix_tokens": prefix_tokens}
-    return run_prefix(url, engine, rounds=rounds, warm=warm, progress=progress, **tokens)
+    return run_prefix(url, engine, rounds=rounds, warm=warm, prefix_tokens=prefix_tokens, progress=progress)
 
 
 def ab(

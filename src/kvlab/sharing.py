@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from kvlab.core.errors import BadInput, EngineFailed
+from kvlab.core.errors import BadInput, EngineFailed, ServerRefused
 from kvlab.core.measure import PoolUse, RequestRow
 from kvlab.core.performance import share
 from kvlab.core.quality import Interval, Prefix, PrefixRequest
@@ -19,6 +19,9 @@ POLICY = (
 )
 POLICY_TOKENS = 69
 """Tokens of one repeat of the policy as Gemma 3 counts them; other tokenizers differ a little."""
+LONG_PREFIX = 120 * POLICY_TOKENS
+QUESTION_TOKENS = 80
+"""More than any question and its answer take."""
 QUESTIONS = (
     "My parcel has been on its way for twelve days. What can I choose?",
     "Can I send back a lamp that I have already switched on?",
@@ -30,6 +33,7 @@ QUESTIONS = (
     "Is there a way to change the address after the order was sent?",
 )
 ANSWER_TOKENS = 4
+TOO_LONG = "; if the prompts were too long for the server, lower --prefix-tokens"
 SLIGHT = 1.1
 """A speed-up below this is nothing: a prefix that is really reused saves most of its time."""
 HITS = 0.1
@@ -49,13 +53,14 @@ def run_prefix(
     *,
     rounds: int = 4,
     warm: int = 3,
-    prefix_tokens: int = 120 * POLICY_TOKENS,
+    prefix_tokens: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Prefix:
     """Measure prefix caching on the server at `url`: `rounds` fresh prefixes, each sent cold and then `warm` times.
 
     `engine` names whose counters to read beside the answers' own usage (None: only usage). `prefix_tokens` is the
-    length aimed at (the default is 120 repeats of the three-sentence policy); the engine's own count is in the result.
+    length aimed at; None: 120 repeats of the three-sentence policy, or what the server says that a request may hold.
+    The engine's own count is in the result.
     Keep it above a model's sliding window: llama.cpp was seen to read a shared prefix of 429 tokens again for every
     request to a model with a window of 512, and to reuse one of 705.
     Requests go one after another, so an engine that keeps its cache per slot finds the prefix in the slot that has just
@@ -74,6 +79,8 @@ def run_prefix(
         raise BadInput(f"{rounds} rounds of the prefix experiment give no interval; ask for at least 2")
     if not 2 <= warm < len(QUESTIONS):
         raise BadInput(f"{warm} warm requests a round: ask for 2 to {len(QUESTIONS) - 1}")
+    if prefix_tokens is None:
+        prefix_tokens = min(LONG_PREFIX, _room(url, engine))
     if prefix_tokens < POLICY_TOKENS:
         raise BadInput(f"a prefix of {prefix_tokens} tokens is too short to see; ask for {POLICY_TOKENS} or more")
     # Fresh names: a server that was measured before may still hold the old prefixes.
@@ -92,6 +99,17 @@ def run_prefix(
         progress=progress and (lambda at: progress(at.done, at.total) if at.phase == "load" else None),
     )
     return judge_prefix(result.rows, result.pool, warm=warm)
+
+
+def _room(url: str, engine: str | None) -> int:
+    """Tokens that a prefix may have as far as the server states its limit; the default length where it does not."""
+    from kvlab.attach import read_server
+
+    try:
+        limit = read_server(url, engine).get("n_ctx_slot")
+    except (BadInput, ServerRefused):
+        return LONG_PREFIX  # a server without a metrics page still answers requests
+    return LONG_PREFIX if limit is None else int(limit.value) - QUESTION_TOKENS
 
 
 def round_prompts(name: str, *, warm: int, prefix_tokens: int) -> list[str]:
@@ -128,7 +146,7 @@ def judge_prefix(rows: Sequence[RequestRow], pool: PoolUse, *, warm: int) -> Pre
         why = f": {failed[0].error}" if failed else ""
         raise EngineFailed(
             f"the prefix experiment needs two rounds with a cold and a warm answer, it had {len(cold)};"
-            f" {len(failed)} of {len(rows)} requests failed{why}"
+            f" {len(failed)} of {len(rows)} requests failed{why}{TOO_LONG if failed else ''}"
         )
     cached, source = _cached_share(requests, pool)
     verdict, because = _verdict(speedup, cached, source)

@@ -41,6 +41,14 @@ def test_a_repeated_prefix_is_served_from_the_cache(url: str) -> None:
     assert found.warm_ttft.value < found.cold_ttft.value
 
 
+def test_without_a_length_the_prefix_is_what_a_slot_has_room_for(url: str) -> None:
+    found = run_prefix(url, rounds=2, warm=2)
+    lengths = [request.prompt_tokens or 0 for request in found.requests]
+    assert len(lengths) == 6  # none was refused
+    assert min(lengths) > 1800  # of the 2,048 that a slot holds
+    assert (found.cached_share or 0) > 0.8
+
+
 def test_one_request_at_a_time_gives_the_same_answers_twice(url: str) -> None:
     few = [prompt for prompt in prompts.load() if prompt.kind in ("facts", "arithmetic")][:10]
     first, second = (collect_answers(url, few, max_tokens=12) for _ in range(2))

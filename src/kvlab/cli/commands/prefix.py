@@ -16,7 +16,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", help="whose counters to read (default: only the answers' own usage)")
     parser.add_argument("--rounds", type=count, default=4, help="fresh prefixes (default: 4)")
     parser.add_argument("--warm", type=count, default=3, help="further requests with each prefix (default: 3)")
-    parser.add_argument("--prefix-tokens", type=tokens("--prefix-tokens"), help="length of the shared system prompt")
+    parser.add_argument(
+        "--prefix-tokens",
+        type=tokens("--prefix-tokens"),
+        help="length of the shared system prompt (default: about 8,280, or less where the server states its limit)",
+    )
 
 
 def _run(options: argparse.Namespace) -> Answer:
