@@ -46,7 +46,9 @@ def kv_heads(config: Config) -> int:
         # ChatGLM states the groups even where they are switched off.
         grouped = config.flag("multi_query_attention")
         config.understood("multi_query_group_num")
-        return config.need("multi_query_group_num") if grouped else config.need(*HEADS)
+        if not grouped:
+            return config.need(*HEADS)
+        return divisor(config, config.need("multi_query_group_num"), "multi_query_group_num")
     if config.has("multi_query", "new_decoder_architecture"):
         # Falcon and GPT-BigCode: one head unless the newer Falcon layout states its own count.
         shared = config.flag("multi_query")
@@ -58,7 +60,7 @@ def kv_heads(config: Config) -> int:
     if stated is None and nested is not None:
         stated = 1 if nested.text("attn_type") == "multiquery_attention" else nested.maybe("kv_n_heads")
     if stated is not None:
-        return stated
+        return divisor(config, stated, *KV_HEADS)
     unread = [key for key, value in config.unread() if _is_count(value) and any(word in key for word in _KV_LIKE)]
     if unread:
         raise MissingFact(
@@ -66,6 +68,15 @@ def kv_heads(config: Config) -> int:
             " add num_key_value_heads to the config"
         )
     return config.need(*HEADS)
+
+
+def divisor(config: Config, kv: int, *keys: str) -> int:
+    """`kv` KV heads, stated under one of `keys`. Raises BadInput when they do not divide the attention heads."""
+    total = next((value for key in HEADS if isinstance(value := config.peek(key), int) and value > 0), None)
+    if total is not None and total % kv:
+        key = next((key for key in keys if config.has(key)), keys[0])
+        raise config.bad(key, kv, f"a divisor of the {total:,} attention heads")
+    return kv
 
 
 def _is_count(value: object) -> bool:

@@ -42,11 +42,11 @@ def understand(root: Config) -> Understood:
     general = family(GENERAL)
     first = _try(general, root) if general.claims(root.language()) else _Tried(left=_all_structural(root))
     if first.answer is not None:
-        return first.answer
+        return _kept(root, first.answer)
     tried = [_try(other, root) for other in families() if other.claims(root.language())] or [first]
     answers = [one.answer for one in tried if one.answer is not None]
     if len(answers) == 1:
-        return answers[0]
+        return _kept(root, answers[0])
     left = sorted({key for one in tried for key in one.left})
     error = tried[0].error if len(tried) == 1 else None
     if error is not None and (not left or (len(left) == 1 and isinstance(error, UnknownModel))):
@@ -74,6 +74,18 @@ def _try(asked: Family, root: Config) -> _Tried:
     if left:
         return _Tried(left=tuple(left))
     return _Tried(answer=Understood(family=asked.name, layout=layout, doubts=doubts(config)))
+
+
+def _kept(root: Config, answer: Understood) -> Understood:
+    """The answer, when some layer keeps something. Raises UnknownModel otherwise: a cache of 0 bytes is no answer."""
+    rows = answer.layout.rows
+    if any(row.layers and (row.heads * row.k_dim or any(state.values for state in row.state)) for row in rows):
+        return answer
+    kind = root.language().peek("model_type")
+    raise UnknownModel(
+        f"{root.where}: no layer of model_type {kind!r} keeps anything, as family {answer.family} reads its keys; check"
+        " its layers, heads and head size"
+    )
 
 
 def _all_structural(root: Config) -> tuple[str, ...]:

@@ -98,6 +98,8 @@ def _layout(config: Config) -> Layout:
     ]
     if recurrent:
         rows.append(Row(kind="state", layers=tuple(sorted(recurrent)), state=_state(config, arch)))
+    if not rows:
+        raise config.bad("attention.head_count_kv", "0 in every layer", "at least 1 in a layer that attends")
     return Layout(tuple(rows))
 
 
@@ -116,6 +118,9 @@ def _attention(config: Config, arch: str, count: int, layers: list[int]) -> Iter
     for layer in layers[: len(layers) - (shared or 0)]:
         if not kv_heads[layer] or not heads[layer]:
             continue
+        if heads[layer] % kv_heads[layer]:
+            of = f"a divisor of the {heads[layer]:,} attention heads of layer {layer}"
+            raise config.bad("attention.head_count_kv", kv_heads[layer], of)
         k_dim, v_dim = _dims(config, heads[layer], sliding=slides[layer])
         if slides[layer]:
             yield layer, _Kept(kind, kv_heads[layer], k_dim, v_dim, window)

@@ -16,7 +16,10 @@ def _claims(config: Config) -> bool:
 
 
 def _layout(config: Config) -> Layout:
-    kv_heads = _from_blocks(config) if config.has("block_configs") else _listed(config)
+    key = "block_configs" if config.has("block_configs") else _listing(config)
+    kv_heads = _from_blocks(config) if key == "block_configs" else _listed(config, key)
+    if not any(kv_heads):
+        raise config.bad(key, "without KV heads in any layer", "a list with at least one layer of attention")
     size = head_dim(config)
     groups: dict[int, list[int]] = {}
     for layer, count in enumerate(kv_heads):
@@ -25,11 +28,20 @@ def _layout(config: Config) -> Layout:
     return Layout(tuple(full_row(layers, Heads(count, size, size)) for count, layers in groups.items()))
 
 
-def _listed(config: Config) -> list[int]:
-    values = config.numbers(*(key for key in KV_HEADS if isinstance(config.peek(key), list))) or []
+def _listing(config: Config) -> str:
+    return next(key for key in KV_HEADS if isinstance(config.peek(key), list))
+
+
+def _listed(config: Config, key: str) -> list[int]:
+    values = config.numbers(key) or []
     config.understood("num_query_heads", "num_gqa_groups")
     if len(values) != layer_count(config):
-        raise config.bad("num_kv_heads", f"a list of {len(values)}", f"one entry for each of {layer_count(config)}")
+        raise config.bad(key, f"a list of {len(values)}", f"one entry for each of {layer_count(config)}")
+    queries = config.peek("num_query_heads")
+    for layer, kv in enumerate(values):
+        total = queries[layer] if isinstance(queries, list) and layer < len(queries) else None
+        if kv and isinstance(total, int) and total % kv:
+            raise config.bad(f"{key}[{layer}]", kv, f"a divisor of the layer's {total:,} attention heads")
     return values
 
 

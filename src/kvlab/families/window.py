@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvlab.core.attention import (
     Heads,
+    divisor,
     draft_layers,
     full_row,
     heads,
@@ -80,8 +81,11 @@ def _local_heads(config: Config) -> Heads:
     """Heads of sliding layers, which MiMo-V2 states apart (`swa_*`)."""
     kept = heads(config)
     kv = config.maybe("swa_num_key_value_heads") or kept.kv
+    total = config.maybe("swa_num_attention_heads")
+    if total is not None and total % kv:
+        raise config.bad("swa_num_key_value_heads", kv, f"a divisor of the {total:,} attention heads")
     key = config.maybe("swa_head_dim") or kept.k_dim
-    config.understood("swa_num_attention_heads", "swa_rope_theta")
+    config.understood("swa_rope_theta")
     return Heads(kv, key, config.maybe("swa_v_head_dim") or (kept.v_dim if key == kept.k_dim else key))
 
 
@@ -89,7 +93,7 @@ def _full_heads(config: Config) -> Heads:
     """Heads of full layers, which Gemma 4 states apart (`global_*`)."""
     kept = heads(config)
     wide = config.maybe("global_head_dim")
-    kv = config.maybe("num_global_key_value_heads") or kept.kv
+    kv = divisor(config, config.maybe("num_global_key_value_heads") or kept.kv, "num_global_key_value_heads")
     # Keys that double as values are still stored twice (vLLM 0.32: 2 heads of 512 + 512 for Gemma 4 26B).
     config.understood("attention_k_eq_v")
     return Heads(kv, wide, wide) if wide else Heads(kv, kept.k_dim, kept.v_dim)

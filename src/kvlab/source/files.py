@@ -90,12 +90,14 @@ def from_config(config: Config, origin: Origin, name: str, quant: Config | None 
     described = facts.model(config, name, understood)
     if quant is not None and described.kv_cache_format is None:
         described = replace(described, kv_cache_format=facts.kv_cache_format(quant))
+    said = {config.path: config, config.language().path: config.language()}
+    unknown = facts.doubts(*said.values(), *(() if quant is None else (quant,)))
     return Loaded(
         origin=origin,
         model=described,
         layout=understood.layout,
         weights=None,
-        doubts=understood.doubts,
+        doubts=(*understood.doubts, *unknown),
     )
 
 
