@@ -86,7 +86,7 @@ def prepare(loaded: Loaded, ask: Ask, gpu: Gpu | None = None) -> Prepared:
         gpu=gpu,
         pool_bytes=max(0, pool.bytes) if pool else None,
         weights=weights,
-        share=_share(ask, planner),
+        share=_share(ask, planner, loaded, gpu),
         share_of=planner.share_of,
     )
     return Prepared(planner, deployment, lines, pool, doubts)
@@ -162,16 +162,21 @@ def _ledger(
         gpu=gpu,
         pool_bytes=None,
         weights=weights,
-        share=_share(ask, planner),
+        share=_share(ask, planner, loaded, gpu),
         share_of=planner.share_of,
     )
     taken = overhead.taken(planner, before)
     others = held_by_others(ask, gpu)
-    return budget.ledger(gpu, _share(ask, planner), taken, planner.share_of, others), []
+    return budget.ledger(gpu, before.share, taken, planner.share_of, others), []
 
 
-def _share(ask: Ask, planner: Planner) -> float | None:
-    return ask.util if ask.util is not None else planner.default_util(ask)
+def _share(ask: Ask, planner: Planner, loaded: Loaded, gpu: Gpu | None) -> float | None:
+    if ask.util is not None:
+        return ask.util
+    if planner.default_share is None:
+        return planner.default_util(ask)
+    bare = Deployment(model=loaded.model, layout=loaded.layout, ask=ask, gpu=gpu, pool_bytes=None)
+    return planner.default_share(bare)
 
 
 def _longest(prepared: Prepared, carved: Carved, dtypes: tuple[str, ...]) -> tuple[LongestContext, ...]:

@@ -82,6 +82,8 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
     """Cache dtypes to offer as alternatives, the default first."""
     default_util: Callable[[Ask], float | None]
     """The share of GPU memory that the asked version claims by default (None: it has no such notion)."""
+    default_share: Callable[[Deployment], float | None] | None = None
+    """As default_util, for an engine whose default depends on the GPU or the model; it has neither pool nor share."""
     carve: Callable[[Deployment], Carved]
     token_bytes: Callable[[Model, Layout, str, Ask], int]
     """(model, layout, dtype, ask) -> bytes that one token adds on one rank, all layers, before paging and windows."""
