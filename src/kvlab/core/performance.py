@@ -123,12 +123,21 @@ def _row_verdict(metric: Metric, change: Change, noise: float | None, prompts: i
             return "inconclusive", "a run's value is zero, so there is no relative noise"
         needed = MINIMUM[metric.statistic or "mean"]
         return "inconclusive", f"an interval needs {needed} prompts answered in every run, there are {prompts}"
+    return judged(change.change, (change.low, change.high), higher_is_better=metric.higher_is_better, noise=noise)
+
+
+def judged(
+    change: float, interval: tuple[float, float], *, higher_is_better: bool, noise: float = 0.0
+) -> tuple[RowVerdict, str]:
+    """The rule of a row that has an interval: see `compare_runs`; `noise` 0 where it was not measured."""
+    low, high = interval
     threshold = max(noise, SMALLEST)
-    excludes_zero = change.low > 0 or change.high < 0
-    if excludes_zero and abs(change.change) > threshold:
-        better = (change.change > 0) == metric.higher_is_better
-        return ("better" if better else "worse"), "the interval excludes zero and the change exceeds the noise"
-    if max(-change.low, change.high) > WIDE and not excludes_zero:
+    excludes_zero = low > 0 or high < 0
+    if excludes_zero and abs(change) > threshold:
+        better = (change > 0) == higher_is_better
+        beyond = " and the change exceeds the noise" if noise else ""
+        return ("better" if better else "worse"), f"the interval excludes zero{beyond}"
+    if max(-low, high) > WIDE and not excludes_zero:
         return "inconclusive", "the interval is too wide to see a change"
     if not excludes_zero:
         return "no difference seen", "the interval includes zero"

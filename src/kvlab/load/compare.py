@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from kvlab.core.comparison import Compare, ComparedFile, ComparisonRow, LeftOut, RowVerdict
-from kvlab.core.performance import SMALLEST, WIDE, percent
+from kvlab.core.performance import judged
 from kvlab.core.result import Result
 from kvlab.core.statistics import CHANCE, MINIMUM, NO_CHANGE, Change, Statistic, bootstrap_change, fisher
 from kvlab.readers import read
@@ -187,16 +187,8 @@ def _verdict(change: float | None, interval: Change, higher_is_better: bool, lac
         return "inconclusive", "a's value is not above zero, so there is no relative change"
     if interval.low is None or interval.high is None:
         return "inconclusive", lacking
-    excludes_zero = interval.low > 0 or interval.high < 0
-    if excludes_zero and abs(change) > SMALLEST:
-        verdict: Literal["better", "worse"] = "better" if (change > 0) == higher_is_better else "worse"
-        return verdict, f"the interval excludes zero ({_ONE_RUN})"
-    if excludes_zero:
-        return "no difference seen", f"the change is below {SMALLEST * 100:g} %"
-    if max(-interval.low, interval.high) > WIDE:
-        reach = f"{percent(interval.low)} to {percent(interval.high)}"
-        return "inconclusive", f"the interval reaches from {reach}: too wide to see a change"
-    return "no difference seen", f"the interval includes zero ({_ONE_RUN})"
+    verdict, because = judged(change, (interval.low, interval.high), higher_is_better=higher_is_better)
+    return verdict, f"{because} ({_ONE_RUN})"
 
 
 def _failures(a: Result, b: Result, differs: str | None) -> ComparisonRow:
