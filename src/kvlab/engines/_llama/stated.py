@@ -1,12 +1,12 @@
-"""What a llama-server of a plan will state in its log: each cache's cells, layers, bytes and types, and its buffers."""
+"""What a llama-server of a plan takes, and will state in its log: each cache's cells, layers, bytes and types."""
 
 from __future__ import annotations
 
 from kvlab.core.layout import Layout, Row
 from kvlab.core.model import Model
-from kvlab.core.plan import Expected, LedgerLine
+from kvlab.core.plan import Ask, Expected, LedgerLine
 from kvlab.core.units import MIB
-from kvlab.engines.llamacpp.cells import F32_BYTES, Cells, Types, part_bytes, state_bytes
+from kvlab.engines._llama.cells import F32_BYTES, Cells, Types, part_bytes, state_bytes, types
 
 _PRINTED = 0.005 * MIB
 """Half of the last digit that the log prints (two decimals of a MiB)."""
@@ -19,6 +19,36 @@ def groups(layout: Layout) -> dict[str, list[Row]]:
         name = "state" if row.kind == "state" else "window" if row.window else "full"
         groups.setdefault(name, []).append(row)
     return groups
+
+
+def token_bytes(model: Model, layout: Layout, dtype: str, ask: Ask) -> int:
+    """Bytes that one token adds over all layers, on one device."""
+    storage = types(dtype)
+    return sum(len(row.layers) * row.layer_bytes(storage.key, storage.value) for row in layout.rows)
+
+
+def sequence_bytes(model: Model, layout: Layout, dtype: str, ask: Ask, tokens: int) -> int:
+    """Bytes that a sequence of `tokens` keeps, before cells are padded and micro-batches added."""
+    storage = types(dtype)
+    kept = sum(len(row.layers) * row.kept(tokens) * row.layer_bytes(storage.key, storage.value) for row in layout.rows)
+    return kept + state_bytes(list(layout.only("state")), 1)
+
+
+def cache_lines(layout: Layout, shape: Cells, storage: Types) -> list[LedgerLine]:
+    """The caches as lines of the ledger, exact."""
+    lines = []
+    for name, rows in groups(layout).items():
+        if name == "state":
+            size = state_bytes(rows, shape.slots)
+            because = f"recurrent state in f32, one per slot, {shape.slots} slots, whatever the context"
+        else:
+            size = sum(part_bytes(rows, shape, storage))
+            because = (
+                f"{sum(len(r.layers) for r in rows)} layers x {shape.of(rows[0]):,} cells x {shape.streams} streams"
+                f" in {storage.name}"
+            )
+        lines.append(exact(f"kv_{name}", size, because))
+    return lines
 
 
 def buffers(model: Model, shape: Cells) -> list[LedgerLine]:

@@ -8,10 +8,9 @@ from kvlab.core.engine import Carved, Deployment, Planner
 from kvlab.core.errors import BadInput, MissingFact
 from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt, Model
-from kvlab.core.plan import Ask, Capacity, KvCost, LedgerLine
+from kvlab.core.plan import Ask, Capacity, KvCost
 from kvlab.core.units import GIB, MIB, round_up
-from kvlab.engines.llamacpp.arguments import check_arguments
-from kvlab.engines.llamacpp.cells import (
+from kvlab.engines._llama.cells import (
     AUTO_SLOTS,
     MOST_SLOTS,
     PAD,
@@ -22,12 +21,11 @@ from kvlab.engines.llamacpp.cells import (
     cells,
     longest_context,
     most_slots,
-    part_bytes,
-    state_bytes,
     total_bytes,
     types,
 )
-from kvlab.engines.llamacpp.stated import buffers, exact, expects, groups
+from kvlab.engines._llama.stated import buffers, cache_lines, expects, sequence_bytes, token_bytes
+from kvlab.engines.llamacpp.arguments import check_arguments
 
 
 def _asked_types(ask: Ask) -> Types:
@@ -132,26 +130,10 @@ def _carve(deployment: Deployment) -> Carved:
             longest_request_tokens=per_request,
         ),
         context=per_request,
-        cache_lines=tuple(_cache_lines(layout, shape, storage)) + tuple(buffers(model, shape)),
+        cache_lines=tuple(cache_lines(layout, shape, storage)) + tuple(buffers(model, shape)),
         expects=tuple(expects(model, layout, shape, storage)),
         doubts=tuple(_doubts(model, layout)),
     )
-
-
-def _cache_lines(layout: Layout, shape: Cells, storage: Types) -> list[LedgerLine]:
-    lines = []
-    for name, rows in groups(layout).items():
-        if name == "state":
-            size = state_bytes(rows, shape.slots)
-            because = f"recurrent state in f32, one per slot, {shape.slots} slots, whatever the context"
-        else:
-            size = sum(part_bytes(rows, shape, storage))
-            because = (
-                f"{sum(len(r.layers) for r in rows)} layers x {shape.of(rows[0]):,} cells x {shape.streams} streams"
-                f" in {storage.name}"
-            )
-        lines.append(exact(f"kv_{name}", size, because))
-    return lines
 
 
 def _doubts(model: Model, layout: Layout) -> list[Doubt]:
@@ -163,19 +145,6 @@ def _doubts(model: Model, layout: Layout) -> list[Doubt]:
             )
         ]
     return []
-
-
-def token_bytes(model: Model, layout: Layout, dtype: str, ask: Ask) -> int:
-    """Bytes that one token adds over all layers, on one device."""
-    storage = types(dtype)
-    return sum(len(row.layers) * row.layer_bytes(storage.key, storage.value) for row in layout.rows)
-
-
-def sequence_bytes(model: Model, layout: Layout, dtype: str, ask: Ask, tokens: int) -> int:
-    """Bytes that a sequence of `tokens` keeps, before cells are padded and micro-batches added."""
-    storage = types(dtype)
-    kept = sum(len(row.layers) * row.kept(tokens) * row.layer_bytes(storage.key, storage.value) for row in layout.rows)
-    return kept + state_bytes(list(layout.only("state")), 1)
 
 
 def _one_request(ask: Ask) -> Ask:

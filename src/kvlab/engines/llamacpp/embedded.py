@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import NoReturn
 
-from kvlab.engines.llamacpp.cells import STORAGES
+from kvlab.engines._llama.cells import STORAGES
 
 
 class _Parser(argparse.ArgumentParser):

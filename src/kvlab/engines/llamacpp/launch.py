@@ -7,7 +7,7 @@ import sys
 
 from kvlab.core.engine import Carved, Deployment, Launcher
 from kvlab.core.plan import Ask, Flag, Launch
-from kvlab.engines.llamacpp.cells import AUTO_SLOTS, UBATCH
+from kvlab.engines._llama.cells import AUTO_SLOTS, UBATCH
 
 EMBEDDED = "embedded"
 """`--engine-arg embedded=true`: use the xllamacpp wheel even when a llama-server is on PATH."""

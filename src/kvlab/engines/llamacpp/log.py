@@ -6,112 +6,21 @@ import re
 from collections.abc import Iterable
 
 from kvlab.core.engine import LogReader
-from kvlab.core.observation import Observation, Said, Seen, read_lines
-from kvlab.core.units import MIB
+from kvlab.core.observation import Observation, Seen
+from kvlab.engines._llama.lines import OURS, SAID, Caches, stated
 
-# "llama_kv_cache: size = 12.75 MiB (  2048 cells,   3 layers,  4/4 seqs), K (q8_0): 6.38 MiB, V (q8_0): 6.38 MiB"
-# (since September 2025; "llama_kv_cache_unified: size = ... 1/ 1 seqs" and "1 seqs" before)
-_SIZE = re.compile(
-    r"llama_kv_cache\w*\s*:\s+size\s*=\s*([\d.]+) MiB \(\s*(\d+) cells,\s*(\d+) layers,\s*\d+(?:/\s*\d+)?\s+seqs\),"
-    r" K \((\w+)\):\s*([\d.]+) MiB, V \((\w+)\):\s*([\d.]+) MiB"
-)
-# "llama_new_context_with_model: KV self size = 256.00 MiB, K (f16): 128.00 MiB, V (f16): 128.00 MiB" (to early 2025)
-_OLD_SIZE = re.compile(r"KV self size\s*=\s*([\d.]+) Mi?B, K \((\w+)\):\s*([\d.]+) Mi?B, V \((\w+)\):\s*([\d.]+) Mi?B")
-# "llama_kv_cache_iswa: creating     SWA KV cache, size = 1024 cells"
-_CREATING = re.compile(r"llama_kv_cache\w*: creating (non-SWA|\s*SWA|\s*indexer) KV cache")
-# "llama_kv_cache:        CPU KV buffer size =    12.75 MiB"; 0.00 while the fit pass only measures
-_BUFFER = re.compile(r"llama_kv_cache\w*\s*:\s+\S+ KV buffer size\s*=\s*([\d.]+) MiB")
-# "llama_memory_recurrent: size =   75.38 MiB (     1 cells,  48 layers,  1 seqs  0 rs_seq), R (f32): ... S (f32): ..."
-_STATE = re.compile(r"llama_memory_recurrent: size\s*=\s*([\d.]+) MiB \(\s*\d+ cells,\s*(\d+) layers")
-_LOADED = re.compile(r"load_tensors:\s+\S+ model buffer size\s*=\s*([\d.]+) MiB")
-_COMPUTE = re.compile(
-    r"(?:sched_reserve|llama_context|llama_new_context_with_model):\s+\S+ compute buffer size\s*=\s*([\d.]+) MiB"
-)
-
-# All of these: b4000 to b11549, with the prefix "0.01.325.914 I " or without.
-_SAID = (
-    Said("n_ctx", "tokens", re.compile(r"llama_(?:context|new_context_with_model): n_ctx\s+= (\d+)")),
-    Said("n_ctx_seq", "tokens", re.compile(r"llama_context: n_ctx_seq\s+= (\d+)")),
-    Said("ubatch", "tokens", re.compile(r"llama_(?:context|new_context_with_model): n_ubatch\s+= (\d+)")),
-    Said("flash_attention", "word", re.compile(r"llama_(?:context|new_context_with_model): flash_attn\s+= (\w+)")),
-    # "srv    load_model: initializing, n_slots = 4, n_ctx_slot = 2048, kv_unified = 'false'"
-    Said("slots", "slots", re.compile(r"n_slots = (\d+), n_ctx_slot = \d+")),
-    Said("n_ctx_slot", "tokens", re.compile(r"n_slots = \d+, n_ctx_slot = (\d+)")),
-    Said("kv_unified", "word", re.compile(r"n_ctx_slot = \d+, kv_unified = '(true|false)'")),
-    Said("native_context", "tokens", re.compile(r"print_info: n_ctx_train\s+= (\d+)")),
-    Said("weights_file_bytes", "bytes", re.compile(r"print_info: file size\s+= ([\d.]+) MiB"), MIB),
-    Said("weights_file_bytes", "bytes", re.compile(r"print_info: file size\s+= ([\d.]+) GiB"), 1024 * MIB),
-    Said(
-        "output_buffer_bytes", "bytes", re.compile(r"llama_context:\s+\S+\s+output buffer size =\s*([\d.]+) MiB"), MIB
-    ),
-)
 # "common_param: common_params_print_info: build 0 (unknown)" or "build: 6123 (79c1160b)"
 _BUILD = re.compile(r"\bbuild:?\s+(\d{3,})\b")
 
 
-class _Caches:
-    """Sums the caches of all contexts (trunk, draft), leaving out a pass that only measured (its buffers are 0.00)."""
-
-    def __init__(self) -> None:
-        self.kind = "full"
-        self.buffer: float | None = None
-        self.seen: dict[str, Seen] = {}
-
-    def add(self, number: int, line: str) -> None:
-        if creating := _CREATING.search(line):
-            self.kind = {"non-SWA": "full", "SWA": "window"}.get(creating.group(1).strip(), "indexer")
-        elif buffer := _BUFFER.search(line):
-            self.buffer = (self.buffer or 0) + float(buffer.group(1))
-        elif size := _SIZE.search(line):
-            self._cache(number, line, size.groups())
-        elif old := _OLD_SIZE.search(line):
-            total, key_type, key, value_type, value = old.groups()
-            self._cache(number, line, (total, None, None, key_type, key, value_type, value))
-        elif state := _STATE.search(line):
-            self._sum("kv_state_bytes", float(state.group(1)) * MIB, "bytes", (number, line))
-        elif loaded := _LOADED.search(line):
-            self._sum("weights_loaded_bytes", float(loaded.group(1)) * MIB, "bytes", (number, line))
-        elif compute := _COMPUTE.search(line):
-            self._sum("compute_buffer_bytes", float(compute.group(1)) * MIB, "bytes", (number, line))
-
-    def _cache(self, number: int, line: str, groups: tuple[str | None, ...]) -> None:
-        measured_only, self.buffer = self.buffer == 0, None
-        if measured_only:
-            return
-        total, cells, layers, key_type, key, value_type, value = groups
-        name, at = f"kv_{self.kind}", (number, line)
-        self.kind = "full"
-        for suffix, text in (("_bytes", total), ("_k_bytes", key), ("_v_bytes", value)):
-            self._sum(name + suffix, float(text or 0) * MIB, "bytes", at)
-        for suffix, text, unit in (("_cells", cells, "cells"), ("_layers", layers, "layers")):
-            if text is not None:
-                self._put(name + suffix, float(text), unit, at)
-        self._put(name + "_k_type", key_type or "", "word", at)
-        self._put(name + "_v_type", value_type or "", "word", at)
-
-    def _sum(self, name: str, value: float, unit: str, at: tuple[int, str]) -> None:
-        before = self.seen.get(name)
-        self._put(name, value + (float(before.value) if before else 0), unit, at)
-
-    def _put(self, name: str, value: float | str, unit: str, at: tuple[int, str]) -> None:
-        self.seen[name] = Seen(name=name, value=value, unit=unit, line=at[1].strip(), line_number=at[0])
-
-
 def _read(lines: Iterable[str]) -> Observation:
-    caches, version, seen = _Caches(), None, []
+    caches, version, seen = Caches(), None, list[Seen]()
     for number, line in enumerate(lines, 1):
         caches.add(number, line)
         if build := _BUILD.search(line):
             version = f"b{build.group(1)}"
-        seen += [
-            Seen(name=s.name, value=s.value, unit=s.unit, line=s.line, line_number=number)
-            for s in read_lines([line], _SAID)
-        ]
-    return Observation(engine="llamacpp", version=version, seen=(*seen, *caches.seen.values()))
+        seen += stated(number, line)
+    return Observation(engine="llamacpp", version=version, seen=(*seen, *caches.said()))
 
 
-_OURS = re.compile(
-    r"llama_(?:kv_cache|context|model_loader|new_context|memory|init)|\bllama_server|load_tensors:|srv +\w+:"
-)
-
-LOG = LogReader(said=_SAID, recognises=lambda line: _OURS.search(line) is not None, read=_read)
+LOG = LogReader(said=SAID, recognises=lambda line: OURS.search(line) is not None, read=_read)

@@ -1,0 +1,1 @@
+"""What a llama-server holds and prints, for every engine that runs one."""
