@@ -60,7 +60,7 @@ def kv_heads(config: Config) -> int:
     if stated is None and nested is not None:
         stated = 1 if nested.text("attn_type") == "multiquery_attention" else nested.maybe("kv_n_heads")
     if stated is not None:
-        return divisor(config, stated, *KV_HEADS)
+        return divisor(config, stated, *KV_HEADS, "attn_config.kv_n_heads")
     unread = [key for key, value in config.unread() if _is_count(value) and any(word in key for word in _KV_LIKE)]
     if unread:
         raise MissingFact(
@@ -74,7 +74,7 @@ def divisor(config: Config, kv: int, *keys: str) -> int:
     """`kv` KV heads, stated under one of `keys`. Raises BadInput when they do not divide the attention heads."""
     total = next((value for key in HEADS if isinstance(value := config.peek(key), int) and value > 0), None)
     if total is not None and total % kv:
-        key = next((key for key in keys if config.has(key)), keys[0])
+        key = next((key for key in keys if config.has(key)), keys[-1])
         raise config.bad(key, kv, f"a divisor of the {total:,} attention heads")
     return kv
 

@@ -96,6 +96,8 @@ _SKIPPED = (
     *("codec", "speech", "img_", "embd_layer", "ffn_config"),
 )
 _DRAFT = ("mtp", "nextn", "draft")
+_MOST = 40
+"""Doubts that are told one by one."""
 
 
 def structural(config: Config) -> list[str]:
@@ -114,9 +116,11 @@ def doubts(config: Config) -> tuple[Doubt, ...]:
         if not value or name in _HARMLESS or _has(name.lower(), _DRAFT) or _has(key, _SKIPPED):
             continue
         if _has(name.lower(), _TOUCHES):
-            found.append(
-                Doubt(key, f"{shortened(repr(value), 40)}: looks as if it changed the cache, and no rule reads it")
-            )
+            text = f"{shortened(repr(value), 40)}: looks as if it changed the cache, and no rule reads it"
+            found.append(Doubt(shortened(key, 100), text))
+    if len(found) > _MOST:
+        rest = Doubt("config", f"{len(found) - _MOST} more keys look as if they changed it too")
+        return (*found[:_MOST], rest)
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from kvlab import store
 from kvlab.core.config import Config
-from kvlab.core.errors import BadInput, nearest
+from kvlab.core.errors import BadInput, listed, nearest
 from kvlab.core.model import Origin
 from kvlab.families import understand
 from kvlab.source import model as facts
@@ -107,7 +107,7 @@ def missing(path: Path) -> BadInput:
     if not folder.is_dir():
         return BadInput(f"{path} does not exist: there is no folder {folder}; check the path")
     names = [entry.name for entry in folder.iterdir() if entry.is_dir() or entry.suffix in (".json", ".gguf")]
-    hint = nearest(path.name, sorted(names)[:20]) if names else "the folder holds no config.json or GGUF file"
+    hint = nearest(path.name, sorted(names)) if names else "the folder holds no config.json or GGUF file"
     return BadInput(f"{path} does not exist; {hint}")
 
 
@@ -121,5 +121,4 @@ def _without_config(path: Path) -> Loaded:
     if len(first) > 1:
         raise BadInput(f"{path} holds {len(first)} GGUF models; give one: {', '.join(e.name for e in first[:4])}")
     held = sorted(entry.name for entry in path.iterdir())
-    listed = ", ".join(held[:6]) + (f" and {len(held) - 6} more" if len(held) > 6 else "")
-    raise BadInput(f"{path} has no config.json and no GGUF file; it holds {listed or 'nothing'}")
+    raise BadInput(f"{path} has no config.json and no GGUF file; it holds {listed(held, 6) or 'nothing'}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvlab.core.errors import BadInput, nearest
+from kvlab.core.errors import BadInput, nearest, shortened
 from kvlab.core.layout import Layout, Row
 from kvlab.core.model import Model
 from kvlab.core.units import ceil_div
@@ -53,8 +53,8 @@ def resolve(
     if word not in accepted(release):
         known = accepted(release)
         raise BadInput(
-            f"vLLM {'.'.join(map(str, release))} has no --kv-cache-dtype {word!r}; {nearest(word, known)};"
-            f" accepted: {', '.join(known)}"
+            f"vLLM {'.'.join(map(str, release))} has no --kv-cache-dtype {shortened(word)!r}; {nearest(word, known)}"
+            f" ({len(known)} words are accepted)"
         )
     if compressed(layout):
         return _compressed(word)
