@@ -25,6 +25,8 @@ from kvlab.request import beside_others, held_by_others, settled
 from kvlab.source import Loaded
 from kvlab.verdict import judge
 
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
+
 
 class Prepared(NamedTuple):
     """A deployment ready to be carved, with the ledger that its pool comes from."""
@@ -95,7 +97,8 @@ def prepare(loaded: Loaded, ask: Ask, gpu: Gpu | None = None) -> Prepared:
 def _launch(deployment: Deployment, carved: Carved, origin: Origin, source: str) -> Launch:
     """The command on the default port."""
     launcher = engines.launcher(deployment.ask.engine)
-    launch = launcher.command(deployment, carved, _served(deployment.model.name, origin, source))
+    served = _served(deployment.model.name, origin, source)
+    launch = launcher.command(deployment, carved, served)
     port = str(launcher.default_port)
     return msgspec.structs.replace(
         launch,
@@ -106,6 +109,7 @@ def _launch(deployment: Deployment, carved: Carved, origin: Origin, source: str)
             msgspec.structs.replace(flag, value=flag.value and flag.value.replace("{port}", port))
             for flag in launch.flags
         ),
+        lacks=_lacks(origin, served),
     )
 
 
@@ -115,6 +119,17 @@ def _served(name: str, origin: Origin, source: str) -> str:
         return source
     folder, file = os.path.split(source)
     return (folder or ".") if file == "config.json" else name
+
+
+def _lacks(origin: Origin, served: str) -> str | None:
+    """What stands between the command and a running engine on this machine: weights."""
+    if origin.kind not in ("config", "folder"):
+        return None
+    if not os.path.isdir(served):
+        return f"a config alone holds no weights: put the folder or the Hub id that has them in the place of {served}"
+    if any(name.endswith(_WEIGHTS) for name in os.listdir(served)):
+        return None
+    return f"{served} holds no weights: the command starts from a folder that has them, or from a Hub id in its place"
 
 
 def _gpu(ask: Ask) -> Gpu | None:

@@ -294,3 +294,18 @@ def test_a_shared_context_is_not_called_the_target(gemma: Path) -> None:
     assert "holds requests of 4,096 tokens" in text
     assert "target" not in text
     assert "target" in api.plan(gemma, engine="llamacpp", pool_gib=1, context=8192, users=2).verdict.text
+
+
+def test_a_command_without_weights_says_so(tmp_path: Path, qwen: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    config = folder / "config.json"
+    config.write_text(qwen.read_text())
+    lacks = api.plan(config).launch.lacks
+    assert lacks is not None
+    assert lacks.startswith(f"{folder} holds no weights")
+    other = tmp_path / "another name.json"
+    other.write_text(qwen.read_text())
+    assert "a config alone holds no weights" in (api.plan(other).launch.lacks or "")
+    (folder / "model.safetensors").touch()
+    assert api.plan(config).launch.lacks is None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 
@@ -12,7 +13,8 @@ from rich.console import Console, RenderableType
 from kvlab.core.check import Check, CheckRow
 from kvlab.core.comparison import Compare, ComparedFile, LeftOut
 from kvlab.core.measure import PoolUse
-from kvlab.core.plan import ContextLine, Launch
+from kvlab.core.plan import Ask, ContextLine, Expected, Launch, Move
+from kvlab.core.units import MIB
 from kvlab.reporting import terminal
 
 
@@ -46,10 +48,82 @@ def everything() -> dict[str, RenderableType]:
 
 
 @pytest.mark.parametrize("name", sorted(everything()))
-@pytest.mark.parametrize("width", [80, 60, 120])
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 120])
 def test_no_line_is_wider_than_the_screen(name: str, width: int) -> None:
     lines = shown(everything()[name], width).splitlines()
-    assert max(len(line.rstrip()) for line in lines) <= (width if width >= 80 else 80)
+    argv = [line for line in lines if line.startswith(("  -", "llama-server"))]
+    assert max(len(line.rstrip()) for line in lines if line not in argv) <= width
+
+
+def numbers(text: str) -> list[str]:
+    return re.findall(r"\d[\d,.]*", text)
+
+
+@pytest.mark.parametrize("name", sorted(everything()))
+@pytest.mark.parametrize("width", [30, 40, 60, 80])
+def test_no_number_is_cut_on_a_narrow_screen(name: str, width: int) -> None:
+    wide = set(numbers(" ".join(shown(everything()[name], 300).split())))
+    # What a narrow screen leaves out (a column of the context table) is left out whole.
+    assert set(numbers(shown(everything()[name], width))) <= wide
+
+
+@pytest.mark.parametrize(("columns", "width"), [("0", 80), ("1", 30), ("50", 50), ("x", 80)])
+def test_a_width_that_no_terminal_has_is_not_taken(columns: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert terminal.screen().width == width
+
+
+@pytest.mark.parametrize("name", sorted(everything()))
+def test_an_ascii_terminal_gets_ascii(name: str) -> None:
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="ascii")
+    terminal.show(everything()[name], Console(file=out, width=80))
+    out.flush()
+    text = raw.getvalue().decode("ascii")
+    assert "?" * 3 not in text
+    assert not re.search(r"[|+]-|-[|+]", text)  # a ruled line, no boxes
+
+
+def test_capacities_of_an_estimated_pool_are_called_estimated() -> None:
+    plan = sample.plan()
+    pool = replace(plan.ledger[4], kind="estimated", low=60 * MIB, high=96 * MIB)
+    rows = tuple(
+        Expected(name=name, value=value, unit="", kind="estimated", tolerance=tolerance, because="", low=low, high=high)
+        for name, value, tolerance, low, high in (
+            ("kv_tokens", 8192, 2340, 5852, 9363),
+            ("max_concurrency", 4.0, 1.15, 2.86, 4.57),
+        )
+    )
+    text = shown(terminal.plan(replace(plan, ledger=(*plan.ledger[:4], pool, *plan.ledger[5:]), expects=rows)), 120)
+    assert "8,192 (estimated, 5,852 to 9,363)" in text
+    assert "4.00 (estimated, 2.86 to 4.57)" in text
+    assert "84 MiB (estimated, 60 MiB to 96 MiB)" in text
+    assert "another cache dtype (estimated, for a pool of 60 MiB to 96 MiB)" in text
+    assert "Cache of one request (computed), and requests at once (estimated" in text
+    assert "8,192 (computed)" in shown(terminal.plan(plan), 120)
+
+
+def test_moves_that_differ_in_a_value_share_a_line() -> None:
+    remark = "check the answers first: kvlab quality"
+    moves = (Move(f"--kv-dtype q8_0 ({remark})", 100), Move(f"--kv-dtype q4_0 ({remark})", 200), Move("wait", None))
+    plan = sample.plan()
+    text = shown(terminal.plan(replace(plan, verdict=replace(plan.verdict, moves=moves))), 120)
+    assert f"- --kv-dtype q8_0 (+100 tokens) or q4_0 (+200 tokens); {remark}" in text
+    assert text.count("check the answers") == 1
+    assert "- wait" in text
+
+
+@pytest.mark.parametrize(
+    ("ask", "where"),
+    [
+        (Ask(gpu="cpu"), "this machine"),
+        (Ask(gpu="h100-80gb"), "the GPU"),
+        (Ask(gpu="h100-80gb", tp=2), "one GPU rank"),
+        (Ask(pool_gib=1), "the engine"),
+    ],
+)
+def test_the_ledger_names_whose_memory_it_is(ask: Ask, where: str) -> None:
+    assert f"Memory of {where}\n" in shown(terminal.plan(replace(sample.plan(), ask=ask)))
 
 
 @pytest.mark.parametrize("name", sorted(everything()))
@@ -70,7 +144,7 @@ def test_a_plan_begins_with_its_verdict_in_one_line() -> None:
 
 
 def test_every_ledger_line_says_where_it_comes_from() -> None:
-    text = shown(terminal.plan(sample.plan()), 140).partition("Memory of one GPU rank")[2]
+    text = shown(terminal.plan(sample.plan()), 140).partition("Memory of the engine")[2]
     for line in sample.plan().ledger:
         row = next(row for row in text.splitlines() if row.startswith(line.name.replace("_", " ") + " "))
         assert f" {line.kind}" in row

@@ -6,6 +6,7 @@ shown through `words.plain`, so that it can neither style nor steer the terminal
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 
 from rich.console import Console, Group, RenderableType
@@ -22,6 +23,9 @@ from kvlab.reporting.terminal_parts import bullets, facts, heading, indented, le
 from kvlab.reporting.terminal_plan import plan
 from kvlab.reporting.vllm_keys import LATENCIES, STATISTICS
 
+_NARROWEST = 30
+"""Below this nothing can be laid out, and no terminal in use is that narrow."""
+
 __all__ = ["ab", "bench", "check", "compare", "plan", "prefix", "quality", "show"]
 
 
@@ -30,7 +34,18 @@ def show(renderable: RenderableType, console: Console | None = None) -> None:
 
     Colours follow rich: none when the output is not a terminal or NO_COLOR is set.
     """
-    (console or Console(highlight=False)).print(renderable, crop=False, highlight=False)
+    (console or screen()).print(renderable, crop=False, highlight=False)
+
+
+def screen() -> Console:
+    """Standard output as wide as COLUMNS or the terminal says; a width that no terminal has counts as not said."""
+    console = Console(highlight=False)
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and not int(said):
+        console = Console(highlight=False, _environ={k: v for k, v in os.environ.items() if k != "COLUMNS"})
+    if console.width < _NARROWEST:
+        console = Console(highlight=False, width=_NARROWEST)
+    return console
 
 
 def check(value: Check) -> RenderableType:
@@ -62,12 +77,19 @@ def _check_table(rows: tuple[CheckRow, ...]) -> RenderableType:
     for row in rows:
         body.add_row(
             Text(words.label(row.name)),
-            Text(words.amount(row.planned, row.unit)),
+            Text(_planned(row)),
             Text(words.amount(row.seen, row.unit)),
             Text("" if row.difference is None else words.amount(row.difference, row.unit)),
             Text(words.signed(row.verdict)),
         )
     return body
+
+
+def _planned(row: CheckRow) -> str:
+    text = words.amount(row.planned, row.unit)
+    if row.low is None or row.high is None:
+        return text
+    return f"{text}\n{words.amount(row.low, row.unit)} to {words.amount(row.high, row.unit)}"
 
 
 def _lines(rows: tuple[CheckRow, ...]) -> list[RenderableType]:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from kvlab.core.plan import Alternative, Capacity, ContextLine, LedgerLine, Move, Plan
+from kvlab.core.plan import Alternative, Capacity, ContextLine, LedgerLine, Plan
 from kvlab.core.units import size
-from kvlab.reporting import words
-from kvlab.reporting.terminal_parts import bullets, facts, heading, left, note, right, table, verdict_line
+from kvlab.reporting import planned, words
+from kvlab.reporting.terminal_parts import (
+    FirstThatFits,
+    Sheet,
+    bullets,
+    facts,
+    heading,
+    left,
+    note,
+    right,
+    table,
+    verdict_line,
+)
 
 _CONTEXT_DTYPES = 3
 """Cache dtypes that fit beside each other on 80 columns."""
@@ -25,25 +35,20 @@ def plan(value: Plan) -> RenderableType:
         facts(_cost(value)),
     ]
     if value.ledger:
-        parts += [heading("Memory of one GPU rank"), _ledger(value.ledger)]
+        parts += [heading(f"Memory of {planned.place(value)}"), _ledger(value.ledger)]
     if value.alternatives:
-        parts += [heading("The same pool with another cache dtype (computed)"), _alternatives(value.alternatives)]
-    if value.contexts:
         parts += [
-            heading("Cache of one request, and requests at once (computed)"),
-            _contexts(value.contexts, value.kv.dtype),
+            heading(f"The same pool with another cache dtype ({planned.of_alternatives(value)})"),
+            _alternatives(value.alternatives),
         ]
+    if value.contexts:
+        parts += [heading(planned.of_contexts(value)), _contexts(value.contexts, value.kv.dtype)]
     if verdict.moves:
-        parts += [heading("What would make more room"), bullets(map(_move, verdict.moves))]
+        parts += [heading("What would make more room"), bullets(planned.moves(verdict.moves))]
     if value.doubts:
         doubts = [f"{words.plain(doubt.key)}: {words.plain(doubt.text)}" for doubt in value.doubts]
         parts += [heading("Doubts"), bullets(doubts)]
     return Group(*parts, *_launch(value))
-
-
-def _move(move: Move) -> str:
-    text = words.plain(move.text)
-    return text if move.gain_tokens is None else f"{text} ({move.gain_tokens:+,} tokens)"
 
 
 def _subject(value: Plan) -> str:
@@ -58,7 +63,7 @@ def _cost(value: Plan) -> list[tuple[str, str]]:
     if kv.bytes_per_sequence is not None and kv.context is not None:
         rows.append((f"one request of {kv.context:,} tokens", f"{size(kv.bytes_per_sequence)} (computed)"))
     if value.capacity:
-        rows += _capacity(value.capacity)
+        rows += _capacity(value, value.capacity)
     else:
         rows.append(("pool", "unknown: the verdict says why"))
     for line in value.layout:
@@ -69,20 +74,20 @@ def _cost(value: Plan) -> list[tuple[str, str]]:
     return rows
 
 
-def _capacity(capacity: Capacity) -> list[tuple[str, str]]:
-    blocks = f"{words.counted(capacity.num_blocks, 'block')} of {words.counted(capacity.block_size, 'token')}"
+def _capacity(value: Plan, capacity: Capacity) -> list[tuple[str, str]]:
     return [
-        ("pool", f"{size(capacity.pool_bytes)}, {blocks}"),
-        ("tokens in the pool", f"{capacity.tokens:,} (computed)"),
-        ("requests at once", f"{capacity.max_concurrency:,.2f} (computed)"),
+        ("pool", planned.pool(value, capacity).line()),
+        ("blocks", planned.blocks(value, capacity).line()),
+        ("tokens in the pool", planned.tokens(value, capacity).line()),
+        ("requests at once", planned.concurrency(value, capacity).line()),
         ("longest single request", words.counted(capacity.longest_request_tokens, "token")),
     ]
 
 
-def _ledger(lines: tuple[LedgerLine, ...]) -> Table:
+def _ledger(lines: tuple[LedgerLine, ...]) -> Sheet:
     body = table(left("line"), right("amount"), left("where it comes from"), left("because"))
     for line in lines:
-        origin = line.kind if line.low == line.high else f"{line.kind}, {size(line.low)} to {size(line.high)}"
+        origin = ", ".join(filter(None, (line.kind, planned.between(line))))
         strong = "bold" if line.name == "pool" else ""
         body.add_row(
             Text(words.label(line.name), style=strong),
@@ -93,7 +98,7 @@ def _ledger(lines: tuple[LedgerLine, ...]) -> Table:
     return body
 
 
-def _alternatives(lines: tuple[Alternative, ...]) -> Table:
+def _alternatives(lines: tuple[Alternative, ...]) -> Sheet:
     body = table(left("cache dtype"), right("tokens"), right("requests at once"), left("one request fits"))
     for line in lines:
         fits = {True: "yes", False: "no", None: "unknown"}[line.fits]
@@ -115,15 +120,22 @@ def _contexts(lines: tuple[ContextLine, ...], used: str) -> RenderableType:
         dtype: sum(line.bytes_per_sequence for line in lines if line.kv_dtype == dtype) for dtype in columns.values()
     }
     order = sorted(columns.items(), key=lambda item: size_of[item[1]] > size_of.get(used, 0))
-    shown, hidden = order[:_CONTEXT_DTYPES], order[_CONTEXT_DTYPES:]
+    marked = [f"{'*' if context in beyond else ''}{context:,}" for context in contexts]
+    choices = [_context_columns(marked, order, count) for count in range(min(len(order), _CONTEXT_DTYPES), 0, -1)]
+    notes = [note("* longer than the model was made for: arithmetic only")] if beyond else []
+    return Group(FirstThatFits(*choices), *notes)
+
+
+def _context_columns(
+    contexts: list[str], order: list[tuple[tuple[str, ...], str]], count: int
+) -> tuple[Sheet, list[RenderableType]]:
+    """The first `count` dtypes as columns, and the names of the others."""
+    shown, hidden = order[:count], order[count:]
     body = table(right("context"), *(right(words.plain(dtype)) for _, dtype in shown))
     for index, context in enumerate(contexts):
-        mark = "*" if context in beyond else ""
-        body.add_row(Text(f"{mark}{context:,}"), *(Text(column[index]) for column, _ in shown))
-    notes = [note("* longer than the model was made for: arithmetic only")] if beyond else []
-    if hidden:
-        notes.append(note(f"also in --json: {', '.join(words.plain(dtype) for _, dtype in hidden)}"))
-    return Group(body, *notes)
+        body.add_row(Text(context), *(Text(column[index]) for column, _ in shown))
+    names = ", ".join(words.plain(dtype) for _, dtype in hidden)
+    return body, [note(f"also in --json: {names}")] if hidden else []
 
 
 def _cell(line: ContextLine | None) -> str:
@@ -144,6 +156,7 @@ def _launch(value: Plan) -> list[RenderableType]:
             heading("Launch" if fits else "Launch, once the plan fits: the engine refuses this as it is"),
             command,
         ]
+        parts += [note(words.plain(launch.lacks))] if launch.lacks else []
     for name, content in launch.files.items():
         body = Text(words.plain(content).rstrip(), no_wrap=True, overflow="ignore")
         parts += [heading(f"File {words.plain(name)}"), body]

@@ -1,0 +1,125 @@
+"""What a plan's numbers are (computed, or estimated with a range), in the words of a terminal and of a page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from kvlab.core.model import Kind
+from kvlab.core.plan import Capacity, LedgerLine, Move, Plan
+from kvlab.core.units import size
+from kvlab.reporting import words
+
+_OF_LOG: Final = ("kv_tokens", "max_concurrency")
+"""Numbers of the capacity by the names under which a log states them."""
+# "--kv-dtype fp8 (check the answers first: kvlab quality)"
+_FLAG_MOVE = re.compile(r"(--[\w/-]+) (\S+) \((.+)\)")
+
+
+class Told(NamedTuple):
+    """A number in words, where it comes from, and the range of an estimate ("" when there is none)."""
+
+    text: str
+    kind: Kind
+    between: str
+
+    def line(self) -> str:
+        """All of it for a terminal: "4.11 (estimated, 3.28 to 4.40)"."""
+        between = f", {self.between}" if self.between else ""
+        return f"{self.text} ({self.kind}{between})"
+
+
+def pool_line(plan: Plan) -> LedgerLine | None:
+    """The ledger's line of the pool; None when nothing is known of it."""
+    return next((line for line in plan.ledger if line.name == "pool"), None)
+
+
+def pool(plan: Plan, capacity: Capacity) -> Told:
+    """The cache's memory."""
+    text, line = size(capacity.pool_bytes), pool_line(plan)
+    if line is None or line.kind != "estimated" or line.bytes != capacity.pool_bytes:
+        return Told(text, "computed", "")
+    return Told(text, "estimated", between(line))
+
+
+def blocks(plan: Plan, capacity: Capacity) -> Told:
+    """Blocks of the pool and what one holds."""
+    text = f"{capacity.num_blocks:,} of {words.counted(capacity.block_size, 'token')}"
+    return _told("num_gpu_blocks", text, plan, 0)
+
+
+def tokens(plan: Plan, capacity: Capacity) -> Told:
+    """Tokens in the pool: the number that the engine prints."""
+    return _told("kv_tokens", f"{capacity.tokens:,}", plan, 0)
+
+
+def concurrency(plan: Plan, capacity: Capacity) -> Told:
+    """Requests of the planned context at once."""
+    return _told("max_concurrency", f"{capacity.max_concurrency:,.2f}", plan, 2)
+
+
+def between(line: LedgerLine) -> str:
+    """The range of a ledger line, "-7 GiB to -1 GiB"; "" when it is exact."""
+    return "" if line.low == line.high else f"{size(line.low)} to {size(line.high)}"
+
+
+def of_alternatives(plan: Plan) -> str:
+    """What the capacities with other cache dtypes are: computed, or as good as an estimated pool."""
+    return (
+        _of_pool(plan) if any(row.kind == "estimated" and row.name in _OF_LOG for row in plan.expects) else "computed"
+    )
+
+
+def of_contexts(plan: Plan) -> str:
+    """What the table of contexts holds: sizes are computed, concurrency is as good as the pool."""
+    if not any(line.concurrency is not None for line in plan.contexts):
+        return "Cache of one request (computed)"
+    if _of_pool(plan) == "computed":
+        return "Cache of one request, and requests at once (computed)"
+    return f"Cache of one request (computed), and requests at once ({_of_pool(plan)})"
+
+
+def _of_pool(plan: Plan) -> str:
+    line = pool_line(plan)
+    if line is None or line.kind != "estimated":
+        return "computed"
+    return f"estimated, for a pool of {between(line)}"
+
+
+def place(plan: Plan) -> str:
+    """Whose memory the ledger divides: a GPU's, one rank's of several, the machine's, or the engine's where no device
+    was named.
+    """
+    ask = plan.ask
+    if (ask.gpu or "").strip().lower() == "cpu":
+        return "this machine"
+    if (ask.tp or 1) * ask.pp > 1:
+        return "one GPU rank"
+    return "the GPU" if ask.gpu is not None or ask.gpu_gib is not None else "the engine"
+
+
+def moves(found: Iterable[Move]) -> list[str]:
+    """Each move with the tokens it buys. Moves that are the same flag with other values share one line."""
+    lines: dict[tuple[str, str], list[str]] = {}
+    for move in found:
+        text = words.plain(move.text)
+        gain = "" if move.gain_tokens is None else f" ({move.gain_tokens:+,} tokens)"
+        match = _FLAG_MOVE.fullmatch(text)
+        flag, value, remark = match.groups() if match else (text, "", "")
+        lines.setdefault((flag, remark), []).append(f"{value}{gain}" if match else gain)
+    return [_move(flag, remark, values) for (flag, remark), values in lines.items()]
+
+
+def _move(flag: str, remark: str, values: list[str]) -> str:
+    joined = " or ".join(values)
+    return f"{flag} {joined}; {remark}" if remark else f"{flag}{joined}"
+
+
+def _told(name: str, text: str, plan: Plan, digits: int) -> Told:
+    row = next((row for row in plan.expects if row.name == name), None)
+    if row is None or row.kind != "estimated" or isinstance(row.value, str):
+        return Told(text, "computed", "")
+    low = row.value - row.tolerance if row.low is None else row.low
+    high = row.value + row.tolerance if row.high is None else row.high
+    return Told(text, "estimated", f"{max(0.0, low):,.{digits}f} to {high:,.{digits}f}")
