@@ -115,7 +115,7 @@ BAD = {
     "number.json": (b"7", "holds a JSON number, not an object"),
     "latin.json": (b'{"a": "\xe9"}', r"not UTF-8 text \(byte 7\)"),
     "page.json": (b"<!DOCTYPE html><html></html>", "HTML"),
-    "deep.json": (b"[" * 100_000, "JSON"),
+    "deep.json": (b"[" * 100_000, "nests objects more than 50 deep"),
     "adapter_config.json": (b'{"peft_type": "LORA", "r": 8}', "base model"),
     "tokenizer_config.json": (b'{"tokenizer_class": "X", "added_tokens_decoder": {}}', "tokenizer"),
     "model.safetensors.index.json": (b'{"metadata": {"total_size": 1}, "weight_map": {"a": "b"}}', "index of weights"),
