@@ -162,7 +162,7 @@ def test_a_cpu_has_blocks_of_128_and_schedules_in_step() -> None:
 @pytest.mark.parametrize(
     ("layout", "said", "words"),
     [
-        (QWEN, {"kv_dtype": "q8_0"}, ["no --kv-cache-dtype 'q8_0'", "accepted: auto, fp8"]),
+        (QWEN, {"kv_dtype": "q8_0"}, ["no --kv-cache-dtype 'q8_0'", "known: auto, fp8", "19 words"]),
         (QWEN, {"kv_dtype": "int4_per_token_head", "engine_version": "0.20.2"}, ["0.20.2", "int8_per_token_head"]),
         (QWEN, {"context": 262144}, ["262,144", "131,072", "VLLM_ALLOW_LONG_MAX_MODEL_LEN"]),
         (QWEN, {"tp": 3}, ["32 attention heads", "--tp 3", "1, 2, 4, 8"]),

@@ -5,10 +5,13 @@ from __future__ import annotations
 from kvlab.core.engine import Deployment
 from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt
+from kvlab.engines.vllm.arguments import argument_doubts
 from kvlab.engines.vllm.carving import Carving, hybrid_off, not_paged
+from kvlab.engines.vllm.defaults import sequences
 from kvlab.engines.vllm.drafts import drafting
-from kvlab.engines.vllm.dtypes import compressed, is_sparse
-from kvlab.engines.vllm.platform import capability, on_cpu, sequences
+from kvlab.engines.vllm.dtypes import compressed, is_sparse, unknown_format
+from kvlab.engines.vllm.platform import capability, on_cpu
+from kvlab.engines.vllm.versions import release, unknown_yet
 
 
 def doubts(deployment: Deployment, plan: Carving) -> tuple[Doubt, ...]:
@@ -38,10 +41,11 @@ def doubts(deployment: Deployment, plan: Carving) -> tuple[Doubt, ...]:
         found.append(
             Doubt("speculative-config", "layers of a draft model keep a cache of their own, which is not in this plan")
         )
-    for flag in ("kv-cache-dtype-skip-layers", "kv-transfer-config", "kv-offloading-size"):
-        if ask.arg(flag) is not None:
-            found.append(Doubt(flag, "may change the cache in vLLM; passed to the launch command, not computed"))
-    return tuple(found)
+    if (text := unknown_yet(ask)) is not None:
+        found.append(Doubt("engine-version", text))
+    if (text := unknown_format(deployment.model, ask.kv_dtype, release(ask))) is not None:
+        found.append(Doubt("kv-cache-dtype", text))
+    return (*found, *argument_doubts(ask))
 
 
 def _block_depends(layout: Layout) -> bool:

@@ -85,6 +85,14 @@ def _auto(model: Model, release: Release, capability: tuple[int, int] | None) ->
     return "float16" if model.dtype == "float16" else "bfloat16"
 
 
+def unknown_format(model: Model, asked: str | None, release: Release) -> str | None:
+    """What to say of a checkpoint's own cache format that this release does not take, or that gives way to `asked`."""
+    own = model.kv_cache_format
+    if own is None or asked not in (None, "auto") or own in accepted(release):
+        return None
+    return f"the checkpoint asks for a cache in {shortened(own)}, which this release does not take; planned without it"
+
+
 def _sparse(word: str, release: Release, capability: tuple[int, int] | None) -> str:
     """Kernels of sparse MLA choose the row format: FLASHMLA_SPARSE keeps fp8 as fp8_ds_mla."""
     major = capability[0] if capability else 9
