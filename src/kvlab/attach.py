@@ -22,7 +22,8 @@ _SECONDS = 20.0
 def read_server(url: str, engine: str | None = None) -> Observation:
     """The numbers that the server at `url` states, each with the page it came from.
 
-    Raises ServerRefused when it does not answer, BadInput when it does not say which engine it is.
+    Raises ServerRefused when it does not answer, BadInput when it does not say which engine it is, or says
+    that it is another one than `engine`.
     """
 
     async def main(_: Callable[[], float]) -> Observation:
@@ -31,21 +32,43 @@ def read_server(url: str, engine: str | None = None) -> Observation:
             name = engine or server.engine
             if name is None:
                 raise BadInput(f"{server.url} does not say which engine it is; name it with --engine")
+            if server.engine not in (None, name):
+                raise BadInput(f"{server.url} says that it is {server.engine}, not {name}; correct --engine or the URL")
             return await _read(connections.fresh, server.url, name)
 
     return clock.run(main)
 
 
+def read_words(url: str, engine: str) -> dict[str, float] | None:
+    """kvlab's words for what the engine's metrics say at this moment; None when the server does not answer."""
+
+    async def main(_: Callable[[], float]) -> dict[str, float]:
+        async with Connections(_SECONDS) as connections:
+            return engines.metric_map(engine).read(await _pages(connections.fresh, url, engine))
+
+    try:
+        return clock.run(main)
+    except (ServerRefused, BadInput):
+        return None
+
+
 async def _read(session: ClientSession, url: str, engine: str) -> Observation:
-    metrics = engines.metric_map(engine)
-    pages = {path: text for path in metrics.paths if (text := await _page(session, url + path)) is not None}
-    if not pages:
-        raise ServerRefused(f"{url} serves none of {', '.join(metrics.paths)}; start the engine with its metrics on")
+    pages = await _pages(session, url, engine)
     source = " ".join(pages)
     seen = tuple(
-        Seen(name=name, value=value, unit="", line=source) for name, value in sorted(metrics.read(pages).items())
+        Seen(name=name, value=value, unit="", line=source)
+        for name, value in sorted(engines.metric_map(engine).read(pages).items())
     )
     return Observation(engine=engine, seen=seen)
+
+
+async def _pages(session: ClientSession, url: str, engine: str) -> dict[str, str]:
+    """The engine's metrics and info pages by path. Raises ServerRefused when there is none."""
+    paths = engines.metric_map(engine).paths
+    pages = {path: text for path in paths if (text := await _page(session, url + path)) is not None}
+    if not pages:
+        raise ServerRefused(f"{url} serves none of {', '.join(paths)}; start the engine with its metrics on")
+    return pages
 
 
 async def _page(session: ClientSession, url: str) -> str | None:

@@ -114,10 +114,11 @@ def _run(words: list[str]) -> int:
         from kvlab.store import check_target
 
         check_target(options.output)
-    return _deliver(verb.run(options), as_json=options.json, output=options.output)
+    return deliver(verb.run(options), as_json=options.json, output=options.output)
 
 
-def _deliver(answer: Answer, *, as_json: bool, output: str | None) -> int:
+def deliver(answer: Answer, *, as_json: bool, output: str | None) -> int:
+    """Prints what a verb answers, as JSON or for a person, and writes the file; the exit code."""
     if as_json or output:
         from kvlab.store import encode, write_atomic
 

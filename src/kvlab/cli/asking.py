@@ -12,7 +12,7 @@ from kvlab.core.plan import Ask
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Every argument of contract `kvlab plan SOURCE`, source and --strict excepted."""
     where = parser.add_argument_group("engine and GPU")
-    where.add_argument("--engine", default="vllm", help="the engine, as kvlab engines lists them (default: vllm)")
+    where.add_argument("--engine", help="the engine, as kvlab engines lists them (default: vllm)")
     where.add_argument(
         "--engine-version", help="the version whose rules and log lines apply (default: the newest known)"
     )

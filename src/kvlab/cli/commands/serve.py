@@ -1,0 +1,153 @@
+"""`kvlab serve SOURCE`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvlab.cli.asking import add_arguments, ask
+from kvlab.cli.command import Answer, Command, count
+from kvlab.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from kvlab.core.plan import Plan
+    from kvlab.launch import Server
+    from kvlab.serving import Look, Serving
+
+_LINE_EVERY = 30.0
+"""Seconds between two lines of status where standard error is no terminal."""
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", nargs="?", help="a Hub id, a folder, a config.json or a .gguf file")
+    parser.add_argument("--port", type=count, help="where to listen (default: the engine's usual port), on loopback")
+    parser.add_argument("--log", metavar="FILE", help="where the engine's log goes (default: kvlab-ENGINE.log)")
+    parser.add_argument("--print", action="store_true", help="print the command and start nothing")
+    parser.add_argument("--force", action="store_true", help="start though other processes hold GPU memory")
+    parser.add_argument(
+        "--strict", action="store_true", help="stop and exit 1 when the log does not agree with the plan"
+    )
+    parser.add_argument("--attach", metavar="URL", help="check and watch a server that runs already; starts nothing")
+    add_arguments(parser)
+
+
+def _run(options: argparse.Namespace) -> Answer:
+    from kvlab import api
+
+    if options.source is None and options.attach is None:
+        raise BadInput("name a model to serve, or --attach URL to watch a server that runs already")
+    plan = None if options.source is None else api.plan_ask(options.source, ask(options))
+    if options.attach is not None:
+        return _attach(options, plan)
+    assert plan is not None
+    if options.print:
+        return Answer(plan.launch, lambda: _command(plan))
+    return _serve(options, plan)
+
+
+def _command(plan: Plan) -> RenderableType:
+    from rich.text import Text
+
+    from kvlab.reporting.words import shell
+
+    return Text(shell(plan.launch.argv, plan.launch.env))
+
+
+def _serve(options: argparse.Namespace, plan: Plan) -> Answer:
+    from kvlab.detect import local_gpus
+    from kvlab.serving import refuse_dirty, started
+
+    if not options.force and plan.ask.gpu != "cpu":
+        refuse_dirty(local_gpus())
+    log = Path(options.log or f"kvlab-{plan.engine.name}.log")
+    with ExitStack() as stack:
+        with _starting(plan, log) as tell:
+            serving, server = stack.enter_context(started(plan, log, port=options.port, on_line=tell))
+        answer = _answer(serving)
+        if options.strict and not serving.check.agrees:
+            return answer._replace(exit_code=1)
+        return _stay(options, answer, serving, server)
+
+
+def _attach(options: argparse.Namespace, plan: Plan | None) -> Answer:
+    from kvlab.serving import attached
+
+    serving = attached(options.attach, None if plan is not None else options.engine, plan)
+    answer = _answer(serving)
+    if options.strict and not serving.check.agrees:
+        return answer._replace(exit_code=1)
+    return _stay(options, answer, serving, None)
+
+
+def _answer(serving: Serving) -> Answer:
+    def show() -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        from kvlab.reporting import terminal
+
+        where = f"\n{serving.url} serves" + (f"; log: {serving.log}" if serving.log else "") + "; Ctrl-C ends this"
+        return Group(terminal.check(serving.check), Text(where))
+
+    return Answer(serving, show)
+
+
+def _stay(options: argparse.Namespace, answer: Answer, serving: Serving, server: Server | None) -> Answer:
+    """Says what was found, then a line of status until the server or the person ends it."""
+    from kvlab.cli import deliver
+    from kvlab.serving import watch
+
+    deliver(answer, as_json=options.json, output=options.output)
+    with _status() as tell:
+        watch(serving, server, tell)
+    return answer
+
+
+@contextmanager
+def _starting(plan: Plan, log: Path) -> Iterator[Callable[[str], None]]:
+    """The engine's last line while it loads, on a terminal; elsewhere that it loads."""
+    from kvlab import engines
+
+    title = engines.engine(plan.engine.name).title
+    if not sys.stderr.isatty():
+        sys.stderr.write(f"starting {title}; its log: {log}\n")
+        yield lambda line: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    from kvlab.reporting.words import plain
+
+    with Console(stderr=True).status(f"starting {title}") as display:
+        yield lambda line: display.update(f"starting {title}: {escape(plain(line.strip())[:100])}")
+
+
+@contextmanager
+def _status() -> Iterator[Callable[[Look, Look | None], None]]:
+    from kvlab.serving import status
+
+    if not sys.stderr.isatty():
+        last = -_LINE_EVERY
+
+        def line(now: Look, before: Look | None) -> None:
+            nonlocal last
+            if now.at - last >= _LINE_EVERY:
+                last = now.at
+                sys.stderr.write(f"{status(now, before)}\n")
+                sys.stderr.flush()
+
+        yield line
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("") as display:
+        yield lambda now, before: display.update(status(now, before))
+
+
+COMMAND = Command("plan, start, check the log, and stay with a line of status until Ctrl-C", _arguments, _run)

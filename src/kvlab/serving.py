@@ -1,0 +1,148 @@
+"""One engine in the foreground: look at the GPU first, start, check the plan against the log, say how it is doing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+from kvlab import engines
+from kvlab.attach import read_server, read_words
+from kvlab.core.check import Check, compare, listing
+from kvlab.core.errors import BadInput, ServerRefused
+from kvlab.core.plan import Plan
+from kvlab.core.units import gib
+from kvlab.launch import OnLine, Server, start
+from kvlab.observe import read_log
+
+if TYPE_CHECKING:
+    from kvlab.detect import LocalGpu
+
+NOTICED = 256 * 2**20
+"""Bytes from which another process's share of a GPU matters: a desktop's own windows hold less."""
+_LOST_AFTER = 3
+"""Unanswered looks in a row after which a server that was attached to counts as gone."""
+
+
+class Serving(msgspec.Struct, frozen=True, kw_only=True):
+    """`kvlab serve`: where the server is, what was planned, and what it says of itself."""
+
+    schema: Literal["kvlab/serve@1"] = "kvlab/serve@1"
+    url: str
+    engine: str
+    pid: int | None
+    """The process that stops the engine and all it started when it ends; None for a server attached to."""
+    log: str | None
+    plan: Plan | None
+    check: Check
+
+
+class Look(NamedTuple):
+    """What the server's metrics said at one moment (`time.monotonic`); words that are absent were not seen."""
+
+    at: float
+    words: dict[str, float]
+
+
+def refuse_dirty(gpus: Sequence[LocalGpu]) -> None:
+    """Raises BadInput when a process holds a noticeable part of a GPU: the pool would be smaller than planned."""
+    for gpu in gpus:
+        holders = [process for process in gpu.processes if process.bytes is None or process.bytes >= NOTICED]
+        used = gpu.used_bytes or 0
+        if not holders and used < 4 * NOTICED:
+            continue
+        who = ", ".join(
+            f"{process.name or 'a process'} (pid {process.pid}) holds"
+            f" {'an amount that the driver does not state' if process.bytes is None else gib(process.bytes)}"
+            for process in holders[:3]
+        )
+        free = (
+            f"; {gib(gpu.free_bytes)} of {gib(gpu.total_bytes)} are free" if gpu.free_bytes and gpu.total_bytes else ""
+        )
+        raise BadInput(
+            f"GPU {gpu.index} ({gpu.name}) is in use: {who or f'{gib(used)} are held'}{free}; stop that, plan beside it"
+            " with --share, or go on with --force"
+        )
+
+
+@contextmanager
+def started(
+    plan: Plan, log: Path, *, port: int | None, on_line: OnLine | None = None
+) -> Iterator[tuple[Serving, Server]]:
+    """The plan's engine, ready and checked; leaving the block stops it and everything it started.
+
+    `port` None: the engine's usual one. Raises EngineFailed when the engine is not installed, its port is taken, or it
+    does not get ready.
+    """
+    usual = engines.launcher(plan.engine.name).default_port
+    with start(plan, log, port=usual if port is None else port, on_line=on_line) as server:
+        check = compare(plan, read_log(str(log), plan.engine.name))
+        yield (
+            Serving(url=server.url, engine=plan.engine.name, pid=server.pid, log=str(log), plan=plan, check=check),
+            server,
+        )
+
+
+def attached(url: str, engine: str | None, plan: Plan | None) -> Serving:
+    """A server that runs already, by what its metrics and info pages state.
+
+    Raises ServerRefused when it does not answer, BadInput when it does not say which engine it is or is another one
+    than the plan's.
+    """
+    seen = read_server(url, engine or (plan.engine.name if plan else None))
+    check = listing(seen) if plan is None else compare(plan, seen)
+    return Serving(url=url.rstrip("/"), engine=seen.engine, pid=None, log=None, plan=plan, check=check)
+
+
+def watch(
+    serving: Serving, server: Server | None, tell: Callable[[Look, Look | None], None], *, pause: float = 2.0
+) -> None:
+    """Looks at the metrics every `pause` seconds and tells the last two looks, until the server is gone.
+
+    Raises EngineFailed when the engine that was started dies, ServerRefused when the one attached to stops answering.
+    Ends only by an exception: KeyboardInterrupt is how a person stops it.
+    """
+    before: Look | None = None
+    missed = 0
+    while True:
+        if server is not None and (gone := server.died()):
+            raise gone
+        words = read_words(serving.url, serving.engine)
+        missed = missed + 1 if words is None else 0
+        if server is None and missed >= _LOST_AFTER:
+            raise ServerRefused(f"{serving.url} has stopped answering; what it last said is above")
+        if words is not None:
+            now = Look(time.monotonic(), words)
+            tell(now, before)
+            before = now
+        time.sleep(pause)
+
+
+def status(now: Look, before: Look | None) -> str:
+    """One line: requests, cache use, hits and speed, of what the engine states; rates are those since `before`."""
+    parts = [f"{word} {now.words[word]:.0f}" for word in ("running", "waiting") if word in now.words]
+    if "kv_used_ratio" in now.words:
+        parts.append(f"cache {now.words['kv_used_ratio']:.0%} used")
+    elif "kv_used_tokens" in now.words:
+        parts.append(f"cache {now.words['kv_used_tokens']:,.0f} tokens used")
+    for word, title in (("prompt_tokens_total", "prompt"), ("generation_tokens_total", "output")):
+        if (grown := _grown(word, now, before)) is not None and before is not None:
+            parts.append(f"{title} {grown / (now.at - before.at):,.0f} tokens/s")
+    asked, hit = (_grown(word, now, before) for word in ("prefix_queries_tokens_total", "prefix_hits_tokens_total"))
+    if asked and hit is not None:
+        parts.append(f"prefix hits {hit / asked:.0%}")
+    if now.words.get("preemptions_total"):
+        parts.append(f"preemptions {now.words['preemptions_total']:,.0f}")
+    return " · ".join(parts) or "no metric that kvlab knows"
+
+
+def _grown(word: str, now: Look, before: Look | None) -> float | None:
+    """By how much a counter rose; None when it was not seen twice, or fell (a restart)."""
+    if before is None or word not in now.words or word not in before.words:
+        return None
+    grown = now.words[word] - before.words[word]
+    return grown if grown >= 0 else None

@@ -1,0 +1,176 @@
+"""`kvlab serve` on the embedded engine, and the look at a GPU that others use."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kvlab.core.errors import BadInput
+from kvlab.detect import GpuProcess, LocalGpu
+from kvlab.launch import free_port
+from kvlab.serving import Look, refuse_dirty, status
+
+GIB = 2**30
+
+
+def words(gemma: Path, *more: str) -> list[str]:
+    arm = ["--engine", "llamacpp", "--context", "1024", "--parallel", "1", "--engine-arg", "embedded=true"]
+    return [sys.executable, "-m", "kvlab", "serve", str(gemma), *arm, *more]
+
+
+@contextmanager
+def serving(gemma: Path, folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, object]]]:
+    """A `kvlab serve --json` that is ready, with what it printed; its end is the caller's."""
+    port = free_port()
+    argv = words(gemma, "--port", str(port), "--json", *more)
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, start_new_session=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            text = ""
+            while not text.endswith("\n}\n"):
+                line = process.stdout.readline()
+                assert line, process.stderr and process.stderr.read()
+                text += line
+            yield process, json.loads(text)
+        finally:
+            process.kill()
+
+
+def below(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def all_gone(processes: list[psutil.Process]) -> bool:
+    return not psutil.wait_procs(processes, timeout=20)[1]
+
+
+@pytest.mark.e2e
+def test_it_starts_checks_and_stops_everything(gemma: Path, tmp_path: Path) -> None:
+    with serving(gemma, tmp_path) as (process, found):
+        check = found["check"]
+        assert isinstance(check, dict)
+        assert {row["verdict"] for row in check["rows"]} == {"agrees"}
+        assert (tmp_path / "kvlab-llamacpp.log").stat().st_size > 0
+        url = str(found["url"])
+        attach = [sys.executable, "-m", "kvlab", "serve", "--attach", url, "--json"]
+        with subprocess.Popen(attach, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as other:
+            assert other.stderr is not None
+            assert "running 0" in other.stderr.readline()
+            other.send_signal(signal.SIGINT)
+            said, _ = other.communicate(timeout=20)
+        seen = json.loads(said)
+        assert (seen["engine"], seen["pid"], other.returncode) == ("llamacpp", None, 130)
+        assert {row["name"]: row["seen"] for row in seen["check"]["rows"]}["n_ctx_slot"] == 1024
+        processes = below(process)
+        assert processes
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert "everything that was started has been stopped" in errors
+        assert all_gone(processes)
+
+
+@pytest.mark.e2e
+def test_an_engine_that_dies_ends_it_with_one_line(gemma: Path, tmp_path: Path) -> None:
+    with serving(gemma, tmp_path) as (process, _):
+        engine = next(child for child in reversed(below(process)) if not child.children())
+        engine.kill()
+        _, errors = process.communicate(timeout=30)
+        assert process.returncode == 2
+        assert "died while it was serving" in errors.splitlines()[-1]
+
+
+@pytest.mark.e2e
+def test_a_sigterm_while_loading_leaves_nothing(gemma: Path, tmp_path: Path) -> None:
+    argv = words(gemma, "--port", str(free_port()))
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        deadline = time.monotonic() + 60
+        while not (processes := below(process)):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert all_gone(processes)
+
+
+@pytest.mark.e2e
+def test_a_port_in_use_is_one_line(gemma: Path, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        argv = words(gemma, "--port", str(taken.getsockname()[1]))
+        done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.returncode == 2
+    assert f"(pid {os.getpid()})" in done.stderr.splitlines()[-1]
+
+
+def test_printing_starts_nothing(gemma: Path, tmp_path: Path) -> None:
+    argv = words(gemma, "--print", "--json")
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert json.loads(done.stdout)["argv"][:3] == ["llama-server", "--model", str(gemma)]
+    assert list(tmp_path.iterdir()) == []
+
+
+def gpu(used: int, *processes: GpuProcess) -> LocalGpu:
+    return LocalGpu(
+        index=0,
+        vendor="nvidia",
+        name="NVIDIA L4",
+        table_name="l4-24gb",
+        total_bytes=24 * GIB,
+        used_bytes=used,
+        free_bytes=24 * GIB - used,
+        driver="570.86.15",
+        runtime="CUDA 12.8",
+        processes=processes,
+    )
+
+
+def test_a_gpu_that_others_use_is_named_with_what_they_hold() -> None:
+    trainer = GpuProcess(pid=4711, name="python", bytes=9 * GIB)
+    with pytest.raises(BadInput) as caught:
+        refuse_dirty([gpu(9 * GIB + 2**28, trainer)])
+    said = str(caught.value)
+    assert "GPU 0 (NVIDIA L4) is in use: python (pid 4711) holds 9.00 GiB; 14.75 GiB of 24.00 GiB are free" in said
+    assert "--force" in said
+    hidden = GpuProcess(pid=5, name=None, bytes=None)  # the driver will not say (WDDM, MIG)
+    with pytest.raises(BadInput, match="an amount that the driver does not state"):
+        refuse_dirty([gpu(2**29, hidden)])
+    with pytest.raises(BadInput, match=r"2\.00 GiB are held"):
+        refuse_dirty([gpu(2 * GIB)])  # another container's processes are not to be seen
+
+
+def test_a_desktop_is_no_reason_to_refuse() -> None:
+    refuse_dirty([gpu(400 * 2**20, GpuProcess(pid=900, name="Xorg", bytes=120 * 2**20))])
+    refuse_dirty([])
+
+
+def test_a_status_says_only_what_was_seen() -> None:
+    before = {"running": 2.0, "waiting": 0.0, "prompt_tokens_total": 100.0, "generation_tokens_total": 50.0}
+    now = {"running": 4.0, "waiting": 1.0, "prompt_tokens_total": 1100.0, "generation_tokens_total": 450.0}
+    assert status(Look(0.0, before), None) == "running 2 · waiting 0"
+    assert status(Look(2.0, now), Look(0.0, before)) == (
+        "running 4 · waiting 1 · prompt 500 tokens/s · output 200 tokens/s"
+    )
+    restarted = now | {"prompt_tokens_total": 5.0, "generation_tokens_total": 460.0, "kv_used_ratio": 0.5}
+    assert status(Look(12.0, restarted), Look(2.0, now)) == (
+        "running 4 · waiting 1 · cache 50% used · output 1 tokens/s"
+    )
+    counted = {"prefix_queries_tokens_total": 200.0, "prefix_hits_tokens_total": 30.0, "preemptions_total": 3.0}
+    asked = {"prefix_queries_tokens_total": 100.0, "prefix_hits_tokens_total": 5.0, "preemptions_total": 3.0}
+    assert status(Look(1.0, counted), Look(0.0, asked)) == "prefix hits 25% · preemptions 3"
+    assert status(Look(0.0, {}), None) == "no metric that kvlab knows"
