@@ -91,9 +91,11 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
     """(model, layout, dtype, ask, tokens) -> bytes of one sequence on one rank before paging."""
     options: frozenset[str]
     """The fields of Ask, beside those that every engine has, that this engine honours. Others are refused."""
-    guess_overhead: tuple[int, int, int]
+    guess_overhead: tuple[int, int, int] = (0, 0, 0)
     """Bytes that are neither weights nor cache, as (low, first guess, high)."""
-    overhead_because: str
+    overhead_because: str = "nothing is known to be taken"
+    runs_on: Callable[[Gpu, Ask], bool] | None = None
+    """Whether the engine's makers say that the asked version runs on a GPU; None: nothing is known against any."""
     overhead: Callable[[Deployment], tuple[Taken, ...]] | None = None
     """The terms of what is neither weights nor cache on one rank; None: guess_overhead says all that is known."""
     rank_weights: Callable[[Deployment], Taken] | None = None

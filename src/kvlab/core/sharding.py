@@ -63,7 +63,7 @@ def share(tensors: tuple[Tensor, ...], split: Split) -> Share:
     sums = [[0.0, 0.0, 0.0] for _ in split.stages]
     for tensor in tensors:
         layer = _layer(tensor.name)
-        tower = _TOWER.search(tensor.name) is not None
+        tower = is_tower(tensor.name)
         if not tower and not split.drafts and is_draft(tensor.name, split.layers):
             continue
         part = _fraction(tensor, split, layer, tower)
@@ -72,6 +72,11 @@ def share(tensors: tuple[Tensor, ...], split: Split) -> Share:
             sums[stage] = [total + tensor.bytes * ratio for total, ratio in zip(sums[stage], kept, strict=True)]
     low, middle, high = max(sums, key=lambda found: found[1])
     return Share(round(low), round(middle), round(high))
+
+
+def is_tower(name: str) -> bool:
+    """Whether a tensor belongs to an encoder of images or sound, or leads from it to the language model."""
+    return _TOWER.search(name) is not None
 
 
 def is_draft(name: str, layers: int) -> bool:

@@ -12,8 +12,11 @@ from kvlab.core.errors import BadInput, MissingFact
 from kvlab.core.plan import Capacity, Expected, KvCost
 from kvlab.core.units import GIB
 from kvlab.engines.vllm.carving import Carving, carving, sequence_bytes, token_bytes
+from kvlab.engines.vllm.defaults import utilisation
 from kvlab.engines.vllm.doubts import doubts
-from kvlab.engines.vllm.versions import release
+from kvlab.engines.vllm.overhead import overhead
+from kvlab.engines.vllm.platform import runs_on
+from kvlab.engines.vllm.weights import rank_weights
 
 _ONE_NUMBER = (0, 20, 0)  # "KV cache size" became max_concurrency x max_model_len
 _NULL_BLOCK = (0, 30, 0)  # the fit check sets one block aside
@@ -178,9 +181,9 @@ def _refusal(plan: Carving, capacity: Capacity) -> tuple[Expected, ...]:
 
 PLANNER = Planner(
     dtypes=("bfloat16", "fp8", "int4_per_token_head"),
-    # gpu_memory_utilization: 0.9 before 0.20
-    default_util=lambda ask: 0.92 if release(ask) >= (0, 20, 0) else 0.9,
+    default_util=utilisation,
     carve=carve,
+    runs_on=runs_on,
     options=frozenset(
         {
             *("tp", "pp", "dp", "dcp", "ep", "util", "block_size", "max_num_batched_tokens", "max_num_seqs"),
@@ -189,8 +192,6 @@ PLANNER = Planner(
     ),
     token_bytes=token_bytes,
     sequence_bytes=sequence_bytes,
-    guess_overhead=(GIB, 5 * GIB // 2, 7 * GIB),
-    overhead_because="CUDA context, activations of the profiling run and CUDA graphs; public logs of vLLM state 1.1 GiB"
-    " (3B model, RTX 3090) to 3.5 GiB (70B, A100) on one GPU and 7.0 GiB a GPU on eight H200; measure it or give"
-    " --overhead-gib",
+    overhead=overhead,
+    rank_weights=rank_weights,
 )

@@ -11,12 +11,13 @@ from kvlab.core.model import Model
 from kvlab.core.plan import Ask
 from kvlab.core.units import ceil_div
 from kvlab.engines.vllm.arguments import check_arguments
+from kvlab.engines.vllm.defaults import batched_tokens
 from kvlab.engines.vllm.drafts import NONE, drafting
 from kvlab.engines.vllm.dtypes import TURBOQUANT, check_latent, check_supported, entry_bytes, resolve, row_bytes
 from kvlab.engines.vllm.groups import Group, group, stages
 from kvlab.engines.vllm.packed import Kernels, packed_groups, row_specs, stride_on, tail_bytes
 from kvlab.engines.vllm.parallel import check_parallel
-from kvlab.engines.vllm.platform import batched_tokens, block_size, capability, in_flight_tokens, on_cpu, switched_on
+from kvlab.engines.vllm.platform import block_size, capability, in_flight_tokens, on_cpu, switched_on
 from kvlab.engines.vllm.specs import Room, Spec, attention_spec, state_spec, without_windows
 from kvlab.engines.vllm.states import aligned_block, cache_mode, request_blocks, state_bytes
 from kvlab.engines.vllm.versions import Release, release

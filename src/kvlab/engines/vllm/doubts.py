@@ -8,6 +8,7 @@ from kvlab.core.model import Doubt
 from kvlab.engines.vllm.arguments import argument_doubts
 from kvlab.engines.vllm.carving import Carving, hybrid_off, not_paged
 from kvlab.engines.vllm.defaults import sequences
+from kvlab.engines.vllm.defaults import sequences
 from kvlab.engines.vllm.drafts import drafting
 from kvlab.engines.vllm.dtypes import compressed, is_sparse, unknown_format
 from kvlab.engines.vllm.platform import capability, on_cpu

@@ -8,7 +8,8 @@ from kvlab.core.engine import Carved, Deployment, Launcher
 from kvlab.core.plan import Ask, Flag, Launch
 from kvlab.core.units import GIB
 from kvlab.engines.vllm.capacity import PLANNER as _PLANNER
-from kvlab.engines.vllm.platform import batched_tokens, on_cpu, sequences
+from kvlab.engines.vllm.defaults import batched_tokens, sequences
+from kvlab.engines.vllm.platform import on_cpu
 
 CONFIG_FILE = "vllm_config.yaml"
 _PORT = 8000

@@ -1,11 +1,10 @@
-"""What vLLM chooses by itself on a device: block size, scheduler limits, batches in flight."""
+"""What vLLM chooses by itself on a device: block size, batches in flight."""
 
 from __future__ import annotations
 
 from kvlab.core.engine import Gpu
 from kvlab.core.layout import Layout
 from kvlab.core.plan import Ask
-from kvlab.core.units import GIB
 from kvlab.engines.vllm.dtypes import compressed, is_sparse
 from kvlab.engines.vllm.versions import release
 
@@ -32,6 +31,23 @@ def switched_on(value: str | None) -> bool:
 def switched_off(value: str | None) -> bool:
     """Whether an engine argument is given and off."""
     return value is not None and not switched_on(value)
+
+
+_ROCM = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1150", "gfx1151", "gfx1200", "gfx1201")
+
+
+def runs_on(gpu: Gpu, ask: Ask) -> bool:
+    """Whether vLLM's installation guide lists the GPU: https://docs.vllm.ai/en/v0.31.0/getting_started/installation/gpu/
+
+    Its plugins for Apple and Gaudi are other engines with other caches.
+    """
+    if gpu.vendor == "nvidia":
+        # The guide of 0.14 says 7.0, that of 0.31 says 7.5.
+        least = (7, 5) if release(ask) >= (0, 31) else (7, 0)
+        return gpu.compute_capability is None or gpu.compute_capability >= least
+    if gpu.vendor == "amd":
+        return gpu.arch in _ROCM
+    return gpu.vendor == "intel" and "gaudi" not in gpu.name
 
 
 def block_size(ask: Ask, layout: Layout, dtype: str, gpu: Gpu | None) -> int:
@@ -68,34 +84,6 @@ def _grouped_block(layout: Layout, cc: tuple[int, int], dtype: str) -> int:
     if cc[0] == 10:
         return 64  # FlashInfer beside Triton for heads wider than 256
     return 64 if cc[0] == 9 and dtype in ("fp8", "fp8_e4m3") else 16  # FlashAttention 4 with fp8
-
-
-def batched_tokens(ask: Ask, layout: Layout, gpu: Gpu | None, context: int) -> int:
-    """`--max-num-batched-tokens`: the user's, else the API server's default for the GPU's memory."""
-    if ask.max_num_batched_tokens is not None:
-        return ask.max_num_batched_tokens
-    if on_cpu(gpu):
-        base = 2048 * (ask.tp or 1) * ask.pp
-        dense_latent = any(layout.only("latent")) and not is_sparse(layout)
-        return max(base, context) if dense_latent else base  # chunked prefill is off with MLA on CPUs
-    if gpu is None:
-        return 8192
-    if gpu.usable_bytes >= 160 * GIB and release(ask) >= (0, 28, 0):
-        return 16384
-    return 8192 if _large(gpu) else 2048
-
-
-def sequences(ask: Ask, gpu: Gpu | None) -> int:
-    """`--max-num-seqs`: the user's, else the API server's default for the GPU's memory."""
-    if ask.max_num_seqs is not None:
-        return ask.max_num_seqs
-    if on_cpu(gpu):
-        return 128 * (ask.tp or 1) * ask.pp
-    return 1024 if gpu is not None and _large(gpu) else 256
-
-
-def _large(gpu: Gpu) -> bool:
-    return gpu.usable_bytes >= 70 * GIB and "a100" not in gpu.name.lower()
 
 
 def in_flight_tokens(ask: Ask, gpu: Gpu | None, batched: int) -> int:
