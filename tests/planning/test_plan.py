@@ -157,7 +157,7 @@ def test_llamacpp_without_prefix_caching(gemma: Path) -> None:
 
 def test_a_guessed_overhead_keeps_its_range(qwen: Path) -> None:
     plan = api.plan(qwen, gpu="rtx4090-24gb", weights_gib=15.3, context=4096)
-    overhead = next(line for line in plan.ledger if line.name == "overhead")
+    overhead = next(line for line in plan.ledger if line.name == "activations")
     pool = plan.ledger[-1]
     assert overhead.kind == pool.kind == "estimated"
     assert pool.low < pool.bytes < pool.high
@@ -258,14 +258,14 @@ def test_the_table_and_the_headline_tell_the_same_cost(file: str) -> None:
 
 
 def test_a_range_that_changes_the_answer_is_a_doubt(qwen: Path) -> None:
-    plan = api.plan(qwen, gpu="rtx4090-24gb", weights_gib=15.3, context=16384)
+    plan = api.plan(qwen, gpu="rtx4090-24gb", weights_gib=15.3, context=32768)
     pool = plan.ledger[-1]
     need = plan.kv.bytes_per_sequence
     assert need is not None
     assert pool.low < need < pool.bytes  # fits by the estimate, not at its low end
     assert plan.verdict.code == "fits"
     assert [doubt.key for doubt in plan.doubts] == ["pool"]
-    assert api.plan(qwen, gpu="h100-80gb", weights_gib=15.3, context=16384).doubts == ()
+    assert api.plan(qwen, gpu="h100-80gb", weights_gib=15.3, context=32768).doubts == ()
 
 
 def test_users_are_counted_over_replicas_and_the_schedulers_limit(qwen: Path) -> None:

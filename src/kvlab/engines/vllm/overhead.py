@@ -67,7 +67,7 @@ def overhead(deployment: Deployment, fit: Fit = FIT) -> tuple[Taken, ...]:
 
 
 def _unknown() -> Taken:
-    because = "activations, libraries and graphs of a model whose widths are not known; public logs state 0.4 to 9.7 GiB"
+    because = "activations, libraries and graphs of a model of unknown widths; public logs state 0.4 to 9.7 GiB"
     return Taken(name="overhead", low=GIB // 2, bytes=5 * GIB // 2, high=7 * GIB, kind="estimated", because=because)
 
 
