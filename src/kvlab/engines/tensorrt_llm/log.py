@@ -1,0 +1,88 @@
+"""trtllm-serve's start-up lines, TensorRT backend of 2023 to the PyTorch flow of 1.4.
+
+The PyTorch flow makes its cache twice, a small one for the dry run and then the real one: the last statement counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from kvlab.core.engine import LogReader
+from kvlab.core.observation import Observation, Said, Seen, read_lines
+from kvlab.core.units import GIB
+
+_X = r"(\d+(?:\.\d+)?)"
+
+_SAID = (
+    # "[MemUsageChange] Allocated 16.05 GiB for max tokens in paged KV cache (263008)."
+    Said("kv_tokens", "tokens", re.compile(r"max tokens in paged KV cache \((\d+)\)")),
+    Said("kv_allocated_bytes", "bytes", re.compile(rf"Allocated {_X} GiB for max tokens in paged KV cache"), GIB),
+    # "Using 132608 tokens in paged KV cache." and "Using 29184 total tokens in paged KV cache" (to 0.9)
+    Said("kv_tokens", "tokens", re.compile(r"Using (\d+) (?:total )?tokens in paged KV cache")),
+    # "Allocate 69524783104 bytes for k/v cache." (to 0.9)
+    Said("kv_allocated_bytes", "bytes", re.compile(r"Allocate (\d+) bytes for k/v cache")),
+    # "available KV cache memory when calculating max tokens: 5.95 GiB, fraction is set 0.8999999761581421,
+    # kv size is 73728. device total memory 119.70 GiB, , tmp kv_mem 0.56 GiB" (1.0 on; later "kv size per token is")
+    Said(
+        "kv_pool_bytes", "bytes", re.compile(rf"available KV cache memory when calculating max tokens: {_X} GiB"), GIB
+    ),
+    Said("fraction", "share", re.compile(rf"fraction is set {_X}")),
+    Said("kv_token_bytes", "bytes", re.compile(r"kv size (?:per token )?is (\d+)")),
+    Said("device_bytes", "bytes", re.compile(rf"device total memory {_X} GiB"), GIB),
+    Said("peak_bytes", "bytes", re.compile(rf"Peak memory during memory usage profiling [^:]*: {_X} GiB"), GIB),
+    # "Memory used after loading model weights (inside torch) in memory usage profiling: 63.52 GiB"
+    Said("weights_bytes", "bytes", re.compile(rf"after loading model weights \(inside torch\)[^:]*: {_X} GiB"), GIB),
+    # "Memory usage when calculating max tokens in paged kv cache: total: 79.10 GiB, available: 63.62 GiB"
+    Said("device_bytes", "bytes", re.compile(rf"in paged kv cache: total: {_X} GiB"), GIB),
+    Said("free_bytes", "bytes", re.compile(rf"in paged kv cache: total: [\d.]+ GiB, available: {_X} GiB"), GIB),
+    # "Max KV cache blocks per sequence: 65 [window size=2051], tokens per block=32, primary blocks=116617, secondary
+    # blocks=0"; a model with windows of several sizes prints one line for each; "pages" to 0.17
+    Said("blocks_per_sequence", "blocks", re.compile(r"Max KV cache (?:blocks|pages) per sequence: (\d+)")),
+    Said("window", "tokens", re.compile(r"per sequence: \d+ \[window size=(\d+)\]")),
+    Said("block_size", "tokens", re.compile(r"tokens per block=(\d+)")),
+    Said("block_size", "tokens", re.compile(r"Number of tokens per block: (\d+)")),
+    Said("num_gpu_blocks", "blocks", re.compile(r"primary blocks=(\d+)")),
+    Said("num_gpu_blocks", "blocks", re.compile(r"Number of blocks in KV cache primary pool: (\d+)")),
+    Said("host_blocks", "blocks", re.compile(r"secondary blocks=(\d+)")),
+    Said("host_blocks", "blocks", re.compile(r"Number of blocks in KV cache secondary pool: (\d+)")),
+    # "Attention window size 131072 exceeds upper bound 8224 for available blocks. Reducing to 8224."
+    Said("longest_request_tokens", "tokens", re.compile(r"for available blocks\. Reducing to (\d+)")),
+    # "max_seq_len=8224, max_num_requests=64, max_num_tokens=8192, max_batch_size=64"
+    Said("context", "tokens", re.compile(r"max_seq_len=(\d+), max_num_requests=")),
+    Said("max_batch_size", "requests", re.compile(r"max_num_requests=(\d+), max_num_tokens=")),
+)
+_VERSION = re.compile(r"TensorRT[- ]LLM version:? v?(\d[\w.+]*)")
+_OURS = re.compile(r"\[TensorRT-LLM\]\[(?:INFO|WARNING|ERROR|DEBUG)\]|\[TRT-LLM\]|\btrtllm-serve\b|\btensorrt_llm[./]")
+_OF_WINDOW = ("blocks_per_sequence", "num_gpu_blocks", "host_blocks")
+
+
+def _read(lines: Iterable[str]) -> Observation:
+    version, seen = None, list[Seen]()
+    of_cache: list[tuple[str | None, Seen]] = []
+    for number, line in enumerate(lines, 1):
+        if stated := _VERSION.search(line):
+            version = stated.group(1)
+        found = [msgspec.structs.replace(item, line_number=number) for item in read_lines([line], _SAID)]
+        window = next((f"{item.value:.0f}" for item in found if item.name == "window"), None)
+        of_cache += [(window, item) for item in found]
+        if any(item.name == "kv_tokens" for item in found):
+            seen += _named(of_cache)
+            of_cache = []
+    return Observation(engine="tensorrt-llm", version=version, seen=(*seen, *_named(of_cache)))
+
+
+def _named(of_cache: list[tuple[str | None, Seen]]) -> list[Seen]:
+    """What was said of one cache; with a pool for each window size, the blocks of each under a name of their own."""
+    windows = {window for window, _ in of_cache if window}
+    return [
+        msgspec.structs.replace(item, name=f"{item.name}_window_{window}")
+        if len(windows) > 1 and window and item.name in _OF_WINDOW
+        else item
+        for window, item in of_cache
+    ]
+
+
+LOG = LogReader(said=_SAID, recognises=lambda line: _OURS.search(line) is not None, read=_read)
