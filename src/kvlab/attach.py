@@ -30,6 +30,8 @@ def read_server(url: str, engine: str | None = None) -> Observation:
         async with Connections(_SECONDS) as connections:
             server = await contact(connections.fresh, url, None)
             name = engine or server.engine
+            if None not in (engine, server.engine) and engine != server.engine:
+                raise BadInput(f"{server.url} says that it is {server.engine}, not {engine}; check the address")
             if name is None:
                 raise BadInput(f"{server.url} does not say which engine it is; name it with --engine")
             if server.engine not in (None, name):

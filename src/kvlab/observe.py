@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import re
-import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
-from kvlab import engines
+from kvlab import engines, store
 from kvlab.core.errors import BadInput
 from kvlab.core.observation import Observation
 
@@ -25,52 +25,48 @@ _LONGEST_LINE = 1 << 14
 def read_log(path: str, engine: str | None = None) -> Observation:
     """What the log at `path` ("-": standard input) states.
 
-    Raises BadInput when there is no such file, it is empty, or no line comes from an engine that kvlab knows.
+    Raises BadInput when there is no such file, it is no regular file or empty, no line comes from an engine that kvlab
+    knows, or the lines come from another engine than the named one.
     """
     with _opened(path) as file:
         lines: Iterator[str] = (_ANSI.sub("", line) for line in iter(lambda: file.readline(_LONGEST_LINE), ""))
-        if engine is None:
-            engine, lines = _recognise(lines, path)
-        else:
-            first = next(lines, None)
-            if first is None:
-                raise _empty(path)
-            lines = itertools.chain((first,), lines)
-        return engines.log_reader(engine).read(lines)
+        head = list(itertools.islice(lines, _LOOK_LINES))
+        if not head:
+            raise BadInput(f"{path} is empty; start the engine with its output going to this file")
+        name = _recognised(head, path) if engine is None else engine
+        if engine is not None:
+            _check_engine(head, path, engine)
+        return engines.log_reader(name).read(itertools.chain(head, lines))
 
 
 @contextmanager
 def _opened(path: str) -> Iterator[IO[str]]:
     if path == "-":
+        if sys.stdin is None:
+            raise BadInput("standard input is closed; pipe the log into it, or give a log file")
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(encoding="utf-8", errors="replace")
         yield sys.stdin
         return
-    if os.path.exists(path) and stat.S_ISCHR(os.stat(path).st_mode):
-        raise BadInput(f"{path} is a device, not a log; give a log file, or - for standard input")
-    try:
-        file = open(path, encoding="utf-8", errors="replace")  # noqa: SIM115
-    except FileNotFoundError:
-        raise BadInput(f"no log at {path}; check the path, or give - to read standard input") from None
-    except IsADirectoryError:
-        raise BadInput(f"{path} is a folder; name the log file in it") from None
-    with file:
+    with os.fdopen(store.open_regular(path, "log"), encoding="utf-8", errors="replace") as file:
         yield file
 
 
-def _recognise(lines: Iterator[str], path: str) -> tuple[str, Iterator[str]]:
-    head = list(itertools.islice(lines, _LOOK_LINES))
-    if not head:
-        raise _empty(path)
-    for line in head:
-        for name in engines.names():
-            if engines.log_reader(name).recognises(line):
-                return name, _chained(head, lines)
-    known = ", ".join(engines.names())
-    raise BadInput(f"no line of {path} comes from an engine that kvlab knows ({known}); name it with --engine")
+def _recognised(head: list[str], path: str) -> str:
+    found = next((name for line in head for name in engines.names() if engines.log_reader(name).recognises(line)), None)
+    if found is None:
+        known = ", ".join(engines.names())
+        raise BadInput(f"no line of {path} comes from an engine that kvlab knows ({known}); name it with --engine")
+    return found
 
 
-def _empty(path: str) -> BadInput:
-    return BadInput(f"{path} is empty; start the engine with its output going to this file")
-
-
-def _chained(head: Iterable[str], rest: Iterator[str]) -> Iterator[str]:
-    return itertools.chain(head, rest)
+def _check_engine(head: list[str], path: str, engine: str) -> None:
+    """A log in which nothing but the lines of another engine is known would leave every planned number "not seen"."""
+    if any(engines.log_reader(engine).recognises(line) for line in head):
+        return
+    others = [name for name in engines.names() if any(engines.log_reader(name).recognises(line) for line in head)]
+    if others:
+        raise BadInput(
+            f"{path} is a log of {' or '.join(others)}, not of {engine}; check it against a plan for that engine, or"
+            " give the log of the planned one"
+        )

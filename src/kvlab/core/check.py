@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from kvlab.core.errors import BadInput
 from kvlab.core.observation import Observation
 from kvlab.core.plan import EngineId, Expected, Plan
 
@@ -54,7 +55,15 @@ def _is_size(name: str) -> bool:
 
 
 def compare(plan: Plan, observation: Observation) -> Check:
-    """Every quantity that the plan expects, against the last line of that name in the log."""
+    """Every quantity that the plan expects, against the last line of that name in the log.
+
+    Raises BadInput for what another engine than the planned one said.
+    """
+    if observation.engine != plan.engine.name:
+        raise BadInput(
+            f"the plan is for {plan.engine.name}, the log or server is {observation.engine}'s; check it against a plan"
+            f" for {observation.engine}, or leave --engine out"
+        )
     rows = tuple(row(expected, observation) for expected in plan.expects)
     version = observation.version or plan.engine.version
     return Check(engine=EngineId(observation.engine, version), rows=rows)

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+_MOST = 1 << 60
+"""Above any number of bytes or tokens that an engine states."""
+
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """One number (or word) that the engine stated."""
@@ -59,6 +62,17 @@ def read_lines(lines: Iterable[str], said: tuple[Said, ...]) -> list[Seen]:
         for item in said:
             if match := item.pattern.search(line):
                 text = match.group(1).replace(",", "")
-                value: float | str = text if item.unit == "word" else float(text) * item.scale
-                found.append(Seen(name=item.name, value=value, unit=item.unit, line=line.strip(), line_number=number))
+                value = text if item.unit == "word" else _amount(text, item.scale)
+                if value is not None:
+                    seen = Seen(name=item.name, value=value, unit=item.unit, line=line.strip(), line_number=number)
+                    found.append(seen)
     return found
+
+
+def _amount(text: str, scale: float) -> float | None:
+    """The number in the unit; None for what is none ("1.2.3") or more than any machine holds: it was not seen."""
+    try:
+        amount = float(text) * scale
+    except ValueError:
+        return None
+    return amount if abs(amount) <= _MOST else None

@@ -9,23 +9,26 @@ import msgspec
 from kvlab.core.observation import Said, Seen, read_lines
 from kvlab.core.units import MIB
 
+_N = r"(\d{1,12})"
+_X = r"(\d{1,12}(?:\.\d+)?)"
+"""A number as the lines print it; "1.2.3" and 400 digits are none."""
 # "llama_kv_cache: size = 12.75 MiB (  2048 cells,   3 layers,  4/4 seqs), K (q8_0): 6.38 MiB, V (q8_0): 6.38 MiB"
 # (since September 2025; "llama_kv_cache_unified: size = ... 1/ 1 seqs" and "1 seqs" before)
 _SIZE = re.compile(
-    r"llama_kv_cache\w*\s*:\s+size\s*=\s*([\d.]+) MiB \(\s*(\d+) cells,\s*(\d+) layers,\s*\d+(?:/\s*\d+)?\s+seqs\),"
-    r" K \((\w+)\):\s*([\d.]+) MiB, V \((\w+)\):\s*([\d.]+) MiB"
+    rf"llama_kv_cache\w*\s*:\s+size\s*=\s*{_X} MiB \(\s*{_N} cells,\s*{_N} layers,\s*\d+(?:/\s*\d+)?\s+seqs\),"
+    rf" K \((\w+)\):\s*{_X} MiB, V \((\w+)\):\s*{_X} MiB"
 )
 # "llama_new_context_with_model: KV self size = 256.00 MiB, K (f16): 128.00 MiB, V (f16): 128.00 MiB" (to early 2025)
-_OLD_SIZE = re.compile(r"KV self size\s*=\s*([\d.]+) Mi?B, K \((\w+)\):\s*([\d.]+) Mi?B, V \((\w+)\):\s*([\d.]+) Mi?B")
+_OLD_SIZE = re.compile(rf"KV self size\s*=\s*{_X} Mi?B, K \((\w+)\):\s*{_X} Mi?B, V \((\w+)\):\s*{_X} Mi?B")
 # "llama_kv_cache_iswa: creating     SWA KV cache, size = 1024 cells"
 _CREATING = re.compile(r"llama_kv_cache\w*: creating (non-SWA|\s*SWA|\s*indexer) KV cache")
 # "llama_kv_cache:        CPU KV buffer size =    12.75 MiB"; 0.00 while the fit pass only measures
-_BUFFER = re.compile(r"llama_kv_cache\w*\s*:\s+\S+ KV buffer size\s*=\s*([\d.]+) MiB")
+_BUFFER = re.compile(rf"llama_kv_cache\w*\s*:\s+\S+ KV buffer size\s*=\s*{_X} MiB")
 # "llama_memory_recurrent: size =   75.38 MiB (     1 cells,  48 layers,  1 seqs  0 rs_seq), R (f32): ... S (f32): ..."
-_STATE = re.compile(r"llama_memory_recurrent: size\s*=\s*([\d.]+) MiB \(\s*\d+ cells,\s*(\d+) layers")
-_LOADED = re.compile(r"load_tensors:\s+\S+ model buffer size\s*=\s*([\d.]+) MiB")
+_STATE = re.compile(rf"llama_memory_recurrent: size\s*=\s*{_X} MiB \(\s*\d+ cells,\s*{_N} layers")
+_LOADED = re.compile(rf"load_tensors:\s+\S+ model buffer size\s*=\s*{_X} MiB")
 _COMPUTE = re.compile(
-    r"(?:sched_reserve|llama_context|llama_new_context_with_model):\s+\S+ compute buffer size\s*=\s*([\d.]+) MiB"
+    rf"(?:sched_reserve|llama_context|llama_new_context_with_model):\s+\S+ compute buffer size\s*=\s*{_X} MiB"
 )
 
 # All of these: b4000 to b11549, with the prefix "0.01.325.914 I " or without.
@@ -39,11 +42,9 @@ SAID = (
     Said("n_ctx_slot", "tokens", re.compile(r"n_slots = \d+, n_ctx_slot = (\d+)")),
     Said("kv_unified", "word", re.compile(r"n_ctx_slot = \d+, kv_unified = '(true|false)'")),
     Said("native_context", "tokens", re.compile(r"print_info: n_ctx_train\s+= (\d+)")),
-    Said("weights_file_bytes", "bytes", re.compile(r"print_info: file size\s+= ([\d.]+) MiB"), MIB),
-    Said("weights_file_bytes", "bytes", re.compile(r"print_info: file size\s+= ([\d.]+) GiB"), 1024 * MIB),
-    Said(
-        "output_buffer_bytes", "bytes", re.compile(r"llama_context:\s+\S+\s+output buffer size =\s*([\d.]+) MiB"), MIB
-    ),
+    Said("weights_file_bytes", "bytes", re.compile(rf"print_info: file size\s+= {_X} MiB"), MIB),
+    Said("weights_file_bytes", "bytes", re.compile(rf"print_info: file size\s+= {_X} GiB"), 1024 * MIB),
+    Said("output_buffer_bytes", "bytes", re.compile(rf"llama_context:\s+\S+\s+output buffer size =\s*{_X} MiB"), MIB),
 )
 
 
