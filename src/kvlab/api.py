@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from kvlab.core.errors import BadInput
 from kvlab.core.plan import Ask, Plan
+from kvlab.core.sizing import Search
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,15 +34,23 @@ def plan(source: str | PathLike[str], **options: Unpack[PlanOptions]) -> Plan:
     """
     arguments: dict[str, object] = dict(options)
     arguments["engine_args"] = tuple(options.get("engine_args", {}).items())
-    return plan_ask(source, Ask(**arguments))  # type: ignore[arg-type]
+    asked = {name: arguments.pop(name) for name in Search.__struct_fields__ if name in arguments}
+    return plan_ask(source, Ask(**arguments), Search(**asked))  # type: ignore[arg-type]
 
 
-def plan_ask(source: str | PathLike[str], ask: Ask) -> Plan:
-    """`plan` with the request as one value."""
+def plan_ask(
+    source: str | PathLike[str], ask: Ask, search: Search | None = None, progress: OnCount | None = None
+) -> Plan:
+    """`plan` with the request as one value; `search` None leaves out the questions beside it."""
     from kvlab.planning import make_plan
     from kvlab.source import load
 
-    return make_plan(load(fspath(source)), ask, fspath(source))
+    loaded = load(fspath(source))
+    if search is None:
+        return make_plan(loaded, ask, fspath(source))
+    from kvlab.asked import with_questions
+
+    return with_questions(loaded, ask, fspath(source), search, progress)
 
 
 def check(

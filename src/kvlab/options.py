@@ -40,3 +40,8 @@ class PlanOptions(TypedDict, total=False):
     ubatch: int
     share_gib: float
     share_fraction: float
+    only: str
+    prices: Mapping[str, float]
+    limit: int
+    matrix: bool
+    pareto: bool

@@ -69,12 +69,14 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
     )
 
 
-def prepare(loaded: Loaded, ask: Ask, gpu: Gpu | None = None) -> Prepared:
-    """The request made whole, and the memory that it leaves for the cache. `gpu` stands for the one that it names.
+def prepare(loaded: Loaded, ask: Ask, gpu: Gpu | None = None, planner: Planner | None = None) -> Prepared:
+    """The request made whole, and the memory that it leaves for the cache.
+
+    `gpu` stands for the one that the request names, `planner` for the engine's own.
 
     Raises BadInput for a request that contradicts itself, UnknownGpu.
     """
-    planner = engines.planner(ask.engine)
+    planner = planner or engines.planner(ask.engine)
     ask = settled(ask, planner)
     gpu = gpu or _gpu(ask)
     ask = beside_others(ask, gpu, planner)

@@ -75,7 +75,7 @@ def contexts(planner: Planner, deployment: Deployment, carved: Carved, dtypes: t
     for dtype in dtypes:
         for tokens in sorted({*CONTEXTS, carved.context}):
             try:
-                charged = _request_bytes(planner, deployment, dtype, tokens)
+                charged = request_bytes(planner, deployment, dtype, tokens)
             except KvlabError:
                 break
             room, native = deployment.pool_bytes, deployment.model.context
@@ -84,7 +84,7 @@ def contexts(planner: Planner, deployment: Deployment, carved: Carved, dtypes: t
     return lines
 
 
-def _request_bytes(planner: Planner, deployment: Deployment, dtype: str, tokens: int) -> int:
+def request_bytes(planner: Planner, deployment: Deployment, dtype: str, tokens: int) -> int:
     """What the engine charges one request of `tokens`, whether the model was trained for it or not."""
     alone = planner.one_request(deployment.ask) if planner.one_request else deployment.ask
     ask = msgspec.structs.replace(alone, context=tokens, kv_dtype=dtype, kv_dtype_k=None, kv_dtype_v=None)

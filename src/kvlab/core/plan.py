@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from kvlab.core.model import Doubt, Kind, Origin
-from kvlab.core.sizing import Candidate, Candidates, LongestContext, MatrixLine
+from kvlab.core.sizing import Candidates, LongestContext, MatrixLine
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,5 +200,5 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     candidates: Candidates | None = None
     """What serves `--users`, when no GPU was named."""
     matrix: tuple[MatrixLine, ...] = ()
-    pareto: tuple[Candidate, ...] = ()
+    pareto: Candidates | None = None
     """Rows that no other row beats in concurrency, context, price (or memory) and cache dtype at once."""

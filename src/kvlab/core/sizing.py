@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
 from kvlab.core.model import Kind
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked beside the plan itself, and what GPUs cost."""
+
+    only: str | None = None
+    """Patterns with * and ?, separated by commas, that a GPU's name, alias or vendor must match."""
+    prices: Mapping[str, float] = {}
+    """US dollars an hour for one GPU, by a name that `kvlab gpus` lists."""
+    limit: int = 10
+    """Rows to keep; the rest are counted."""
+    matrix: bool = False
+    pareto: bool = False
 
 
 class LongestContext(msgspec.Struct, frozen=True):
@@ -42,6 +56,12 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int
     """Usable memory of all the GPUs."""
     usd_per_hour: float | None = None
+
+    def split(self) -> str:
+        """How the GPUs share the work: "TP 4, DCP 4, 2 replicas"; "one GPU" when there is nothing to share."""
+        sizes = (("TP", self.tp), ("PP", self.pp), ("DCP", self.dcp))
+        parts = [f"{name} {size}" for name, size in sizes if size > 1]
+        return ", ".join([*parts, *([f"{self.dp} replicas"] if self.dp > 1 else [])]) or "one GPU"
 
 
 class Candidates(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,6 +36,14 @@ def find(name: str) -> Gpu:
     return found
 
 
+_ALONE = ("dgx-spark", "jetson", "strix-halo")
+
+
+def is_alone(gpu: Gpu) -> bool:
+    """Whether a GPU is the only one of its machine, soldered to it."""
+    return gpu.vendor == "apple" or gpu.name.startswith(_ALONE)
+
+
 def by_driver_name(driver_name: str, total_bytes: int | None) -> Gpu | None:
     """The row of a card that the driver calls so; None when there is none whose memory is near `total_bytes`."""
     wanted = driver_name.casefold().strip()

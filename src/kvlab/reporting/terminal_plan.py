@@ -20,6 +20,7 @@ from kvlab.reporting.terminal_parts import (
     table,
     verdict_line,
 )
+from kvlab.reporting.terminal_sizing import sizing
 
 _CONTEXT_DTYPES = 3
 """Cache dtypes that fit beside each other on 80 columns."""
@@ -34,6 +35,7 @@ def plan(value: Plan) -> RenderableType:
         heading("Cache"),
         facts(_cost(value)),
     ]
+    parts += sizing(value)
     if value.ledger:
         parts += [heading(f"Memory of {planned.place(value)}"), _ledger(value.ledger)]
     if value.alternatives:
@@ -141,8 +143,7 @@ def _context_columns(
 def _cell(line: ContextLine | None) -> str:
     if line is None:
         return ""
-    # Cut, not rounded: 0.999 of a request is no request.
-    many = "" if line.concurrency is None else f"  {int(line.concurrency * 100) / 100:,.2f}x"
+    many = "" if line.concurrency is None else f"  {words.times(line.concurrency)}"
     return f"{size(line.bytes_per_sequence)}{many}"
 
 

@@ -6,10 +6,13 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kvlab.cli.asking import add_arguments, ask
-from kvlab.cli.command import Answer, Command
+from kvlab.cli.command import Answer, Command, count
+from kvlab.core.sizing import Search
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from kvlab.core.plan import Plan
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,12 +21,26 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict", action="store_true", help="exit 1 unless one request, and all --users, fit without a doubt"
     )
+    backwards = parser.add_argument_group(
+        "which GPUs (--users and --context without --gpu, or with --gpu 'h100*,mi3*' or --gpu 'amd,')"
+    )
+    backwards.add_argument(
+        "--price", action="append", default=[], metavar="GPU=USD", help="dollars an hour for one GPU; repeatable"
+    )
+    backwards.add_argument(
+        "--prices",
+        metavar="FILE",
+        help='TOML lines like "h100-80gb" = 2.49 (default: $KVLAB_PRICES, else kvlab/prices.toml in ~/.config)',
+    )
+    backwards.add_argument("--limit", type=count, default=10, help="rows to list; the rest are counted (default: 10)")
+    backwards.add_argument("--matrix", action="store_true", help="requests at once by cache dtype, context and TP")
+    backwards.add_argument(
+        "--pareto", action="store_true", help="what no other choice beats in requests, context, cost and cache dtype"
+    )
 
 
 def _run(options: argparse.Namespace) -> Answer:
-    from kvlab.api import plan_ask
-
-    plan = plan_ask(options.source, ask(options))
+    plan = _plan(options)
 
     def show() -> RenderableType:
         from kvlab.reporting import terminal
@@ -33,6 +50,36 @@ def _run(options: argparse.Namespace) -> Answer:
     short = plan.verdict.code != "fits" or plan.verdict.holds_users is False
     failed = options.strict and (short or plan.doubts)
     return Answer(plan, show, exit_code=1 if failed else 0)
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    from kvlab.api import plan_ask
+
+    asked = ask(options)
+    forwards = asked.gpu is not None or asked.gpu_gib is not None or asked.pool_gib is not None or asked.users is None
+    pattern = asked.gpu is not None and any(letter in asked.gpu for letter in "*?,")
+    if forwards and not pattern and not (options.matrix or options.pareto):
+        return plan_ask(options.source, asked)
+    search = Search(prices=_prices(options), limit=options.limit, matrix=options.matrix, pareto=options.pareto)
+    from kvlab.cli import progress
+
+    with progress.counted("GPUs tried") as tell:
+        return plan_ask(options.source, asked, search, tell)
+
+
+def _prices(options: argparse.Namespace) -> dict[str, float]:
+    """What the file says, and over it what the command line says."""
+    from kvlab import prices
+    from kvlab.core.errors import BadInput
+
+    given: dict[str, object] = {}
+    for text in options.price:
+        name, _, amount = text.partition("=")
+        try:
+            given[name.strip()] = float(amount)
+        except ValueError:
+            raise BadInput(f"--price {text!r} is no price; write GPU=USD_PER_HOUR, as in h100-80gb=2.49") from None
+    return {**prices.read(options.prices), **prices.checked(given, "--price")}
 
 
 COMMAND = Command("what a model's cache costs, what a GPU holds, and the launch command", _arguments, _run)
