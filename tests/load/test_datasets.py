@@ -14,7 +14,7 @@ def test_plain_text_is_one_prompt_a_line(tmp_path: Path) -> None:
     file.write_bytes("First line\r\n\n  indented: kept\nné 漢\n".encode())
     prompts = read_prompts(file, 7, "completions")
     assert [prompt.text for prompt in prompts] == ["First line", "  indented: kept", "né 漢"]
-    assert [(prompt.id, prompt.output_tokens) for prompt in prompts] == [("0", 7), ("1", 7), ("2", 7)]
+    assert [(prompt.id, prompt.output_tokens) for prompt in prompts] == [("line-1", 7), ("line-3", 7), ("line-4", 7)]
 
 
 @pytest.mark.parametrize(("name", "line"), [("p.txt", "one"), ("p.jsonl", '{"prompt": "one"}')])
@@ -32,7 +32,7 @@ def test_jsonl(tmp_path: Path) -> None:
     )
     prompts = read_prompts(file, 7, "chat")
     assert [(prompt.id, prompt.text, prompt.output_tokens) for prompt in prompts] == [
-        ("x", "a", 3), ("1", "b", 7), ("2", None, 7),
+        ("x", "a", 3), ("line-3", "b", 7), ("line-4", None, 7),
     ]  # fmt: skip
     assert prompts[2].messages == ({"role": "user", "content": "c"},)
 
@@ -49,6 +49,9 @@ def test_jsonl(tmp_path: Path) -> None:
         ("p.jsonl", b'{"prompt": 1}', "p.jsonl line 1 is not a JSON object with a prompt"),
         ("p.jsonl", b'{"question": "a"}', r"p.jsonl line 1 must hold either prompt \(or text\), or messages"),
         ("p.jsonl", b'{"prompt": "a", "messages": []}', "p.jsonl line 1 must hold either"),
+        ("p.JSONL", b'{"question": "a"}', "p.JSONL line 1 must hold"),
+        ("p.jsonl", b'{"prompt": "a", "text": "b"}', "p.jsonl line 1 must hold either"),
+        ("p.jsonl", b'{"prompt": "a", "id": 1}\n{"prompt": "b", "id": "1"}', "p.jsonl line 2 is the second prompt"),
         ("p.jsonl", b'{"prompt": ""}', "p.jsonl line 1 holds an empty prompt"),
         ("p.jsonl", b'{"prompt": "a", "output_tokens": 0}', "p.jsonl line 1 asks for 0 output tokens"),
         ("p.jsonl", b'{"messages": [{"role": "user"}]}', "p.jsonl line 1 holds messages, which need the chat endpoint"),
@@ -63,9 +66,9 @@ def test_files_that_hold_no_prompts(tmp_path: Path, name: str, content: bytes, m
 
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"no prompts file .*absent.txt"):
+    with pytest.raises(BadInput, match=r"no prompts file at .*absent.txt"):
         read_prompts(tmp_path / "absent.txt", 7, "completions")
-    with pytest.raises(BadInput, match=r"cannot read .*: Is a directory"):
+    with pytest.raises(BadInput, match="is a folder"):
         read_prompts(tmp_path, 7, "completions")
 
 

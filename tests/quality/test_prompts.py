@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kvlab import prompts
 from kvlab.core.errors import BadInput
 from kvlab.core.quality import QualityPrompt
+from kvlab.load import promptfile
 
 
 def test_forty_eight_prompts_of_many_kinds_are_shipped() -> None:
@@ -29,7 +30,7 @@ def test_a_text_file_has_one_prompt_a_line(tmp_path: Path) -> None:
     file.write_text("\ufeffName a colour.\n\n  Count to ten.  \n", encoding="utf-8")
     assert prompts.load(file) == (
         QualityPrompt("line-1", "own", "Name a colour."),
-        QualityPrompt("line-3", "own", "Count to ten."),
+        QualityPrompt("line-3", "own", "  Count to ten.  "),
     )
 
 
@@ -46,9 +47,15 @@ def test_json_lines_may_name_id_and_kind(tmp_path: Path) -> None:
         ("empty.jsonl", b"", "holds no prompt"),
         ("cut.jsonl", b'{"prompt": "a"}\n{"prompt": ', "line 2"),
         ("list.jsonl", b'["a"]', "line 1"),
-        ("other.jsonl", b'{"question": "a"}', "line 1 of"),
-        ("blank.jsonl", b'{"prompt": ""}', "an empty one"),
-        ("twice.jsonl", b'{"prompt": "a", "id": "1"}\n{"prompt": "b", "id": 1}', "two prompts with the id '1'"),
+        ("other.jsonl", b'{"question": "a"}', "line 1 must hold"),
+        ("chat.jsonl", b'{"messages": [{"role": "user", "content": "a"}]}', "line 1 holds messages"),
+        ("deep.jsonl", b'{"messages": [{"a": ' + b"[" * 100_000, "line 1"),
+        ("blank.jsonl", b'{"prompt": ""}', "holds an empty prompt"),
+        (
+            "twice.jsonl",
+            b'{"prompt": "a", "id": "1"}\n{"prompt": "b", "id": 1}',
+            "second prompt with the id '1'",
+        ),
         ("latin.txt", b"\xe9t\xe9", "not UTF-8"),
     ],
 )
@@ -62,8 +69,12 @@ def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path, name: str, conte
 
 
 def test_a_missing_file_and_a_folder_are_one_line(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.txt", tmp_path):
-        with pytest.raises(BadInput, match="cannot be read"):
+    for path, says in (
+        (tmp_path / "none.txt", "no prompts file"),
+        (tmp_path, "is a folder"),
+        (Path("/dev/zero"), "device"),
+    ):
+        with pytest.raises(BadInput, match=says):
             prompts.load(path)
 
 
@@ -71,8 +82,8 @@ def test_a_missing_file_and_a_folder_are_one_line(tmp_path: Path) -> None:
 def test_any_text_is_prompts_or_one_line(text: str, suffix: str) -> None:
     said = ""
     try:
-        found = prompts._read(text, Path(f"mine.{suffix}"))
-        assert all(prompt.prompt for prompt in found)
+        found = promptfile.parse(text, Path(f"mine.{suffix}"))
+        assert all(given.text or given.messages for given in found)
     except BadInput as problem:
         said = str(problem)
     assert "\n" not in said

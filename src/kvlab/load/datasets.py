@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from kvlab.core.errors import BadInput
+from kvlab.load import promptfile
 from kvlab.load.spec import Endpoint, Prompt
 
 
@@ -47,64 +48,18 @@ class PromptsFile(msgspec.Struct, frozen=True, kw_only=True, tag="prompts", tag_
 Dataset = RandomTokens | SharedPrefix | PromptsFile
 
 
-class _Line(msgspec.Struct):
-    """A line of a JSONL file."""
-
-    prompt: str | None = None
-    text: str | None = None
-    messages: tuple[dict[str, object], ...] | None = None
-    output_tokens: int | None = None
-    id: str | int | None = None
-
-
 def read_prompts(path: Path, output_tokens: int, endpoint: Endpoint) -> tuple[Prompt, ...]:
-    """Prompts of a file, in order.
+    """Prompts of a file (`promptfile` says how it looks), in order; `output_tokens` where a prompt states none.
 
-    `.jsonl`: one JSON object a line with `prompt` (or `text`), or with `messages` for the chat endpoint; optional
-    `output_tokens` and `id`. Any other name: plain text, one prompt a line. Blank lines are skipped in both.
-
-    Raises BadInput for a file that is missing, empty or not text, and names the first line that cannot be used.
+    Raises BadInput for a file that cannot be used, and for messages that the endpoint does not take.
     """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except FileNotFoundError:
-        raise BadInput(f"no prompts file {path}") from None
-    except UnicodeDecodeError as problem:
-        raise BadInput(f"{path} is not UTF-8 text (byte {problem.start}); save it as UTF-8") from None
-    except OSError as problem:
-        raise BadInput(f"cannot read {path}: {problem.strerror}") from None
-    jsonl = path.suffix == ".jsonl"
-    found: list[Prompt] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        where = f"{path} line {number}"
-        if jsonl:
-            found.append(_prompt(where, line, len(found), output_tokens))
-        else:
-            found.append(Prompt(id=str(len(found)), text=line.rstrip("\r"), output_tokens=output_tokens))
-        if endpoint == "completions" and found[-1].messages is not None:
-            raise BadInput(f"{where} holds messages, which need the chat endpoint")
-    if not found:
-        raise BadInput(f"{path} holds no prompt; write one a line, or JSON objects with a prompt in a .jsonl file")
+    found = []
+    for given in promptfile.read(path):
+        if endpoint == "completions" and given.messages is not None:
+            raise BadInput(f"{given.where} holds messages, which need the chat endpoint")
+        tokens = output_tokens if given.output_tokens is None else given.output_tokens
+        found.append(Prompt(id=given.id, text=given.text, messages=given.messages, output_tokens=tokens))
     return tuple(found)
-
-
-def _prompt(where: str, line: str, index: int, output_tokens: int) -> Prompt:
-    try:
-        given = msgspec.json.decode(line, type=_Line)
-    except (msgspec.DecodeError, UnicodeEncodeError) as problem:
-        raise BadInput(f"{where} is not a JSON object with a prompt: {problem}") from None
-    text = given.text if given.prompt is None else given.prompt
-    if (text is None) == (given.messages is None):
-        raise BadInput(f"{where} must hold either prompt (or text), or messages")
-    if not (text if given.messages is None else given.messages):
-        raise BadInput(f"{where} holds an empty prompt")
-    tokens = output_tokens if given.output_tokens is None else given.output_tokens
-    if tokens < 1:
-        raise BadInput(f"{where} asks for {tokens} output tokens; at least 1 is needed")
-    name = str(index if given.id is None else given.id)
-    return Prompt(id=name, text=text, messages=given.messages, output_tokens=tokens)
 
 
 def fingerprint(prompts: Sequence[Prompt]) -> str:
