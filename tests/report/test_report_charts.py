@@ -103,6 +103,58 @@ def test_the_ledger_bar_holds_what_takes_memory(
     assert [(row["digit"], row["start"], row["end"]) for row in rows] == bars
 
 
+def _with_ledger(lines: tuple[LedgerLine, ...]) -> charts.Drawing:
+    whole = record()
+    assert whole.ab
+    arm = whole.ab.arms["a"]
+    one = replace(whole, ab=replace(whole.ab, arms={"a": replace(arm, plan=replace(arm.plan, ledger=lines))}))
+    return next(drawing for drawing in charts.drawings(one) if drawing.name == "ledger")
+
+
+def _estimate(name: str, low: int, amount: int, high: int) -> LedgerLine:
+    return replace(_line(name, amount << 30), kind="estimated", low=low << 30, high=high << 30)
+
+
+def test_a_guess_of_an_order_of_magnitude_is_named_and_not_drawn() -> None:
+    drawn = _with_ledger((_line("kv_full", 12 << 30), _estimate("compute_buffer", 1, 7, 50)))
+    rows = [row for rows in drawn.chart.to_dict()["datasets"].values() for row in rows]
+    assert [row["part"] for row in rows] == ["1 kv full"]
+    assert "Estimated too widely to be drawn: compute buffer (1 GiB to 50 GiB)." in drawn.text
+
+
+def test_an_estimated_pool_is_drawn_with_its_range() -> None:
+    lines = (_line("memory", 24 << 30), _estimate("overhead", -7, -4, -1), _estimate("pool", 17, 20, 23))
+    drawn = _with_ledger(lines)
+    rows = {row["part"]: row for rows in drawn.chart.to_dict()["datasets"].values() for row in rows}
+    assert (rows["2 pool"]["start"], rows["2 pool"]["least"], rows["2 pool"]["most"]) == (4, 1, 7)
+    assert rows["1 overhead"]["least"] is None
+    assert "where the pool may begin" in drawn.text
+
+
+def test_an_absurd_interval_is_said_and_not_drawn() -> None:
+    whole = record()
+    assert whole.ab
+    first, *others = whole.ab.performance
+    rows = (replace(first, low=-30_000.0, high=90_000.0), *others)
+    drawn = next(
+        d for d in charts.drawings(replace(whole, ab=replace(whole.ab, performance=rows))) if d.name == "changes"
+    )
+    charted = [row for rows in drawn.chart.to_dict()["datasets"].values() for row in rows if "metric" in row]
+    assert (charted[0]["low"], charted[0]["high"]) == (None, None)
+    assert charted[0]["verdict"] == "+ better, no usable interval"
+    assert max(row["change"] for row in charted) < 10
+
+
+def test_the_legend_of_the_curves_is_not_faded() -> None:
+    svg = ElementTree.fromstring(_DRAWINGS["ttft-ecdf"].svg())
+    symbols = [
+        path for group in svg.iter("g") if "role-legend-symbol" in group.get("class", "") for path in group.iter("path")
+    ]
+    assert len(symbols) == 2
+    assert [path.get("opacity", "1") for path in symbols] == ["1", "1"]
+    assert [path.get("stroke-opacity", "1") for path in symbols] == ["1", "1"]
+
+
 def test_failed_requests_keep_the_curve_below_all() -> None:
     curve = _DRAWINGS["ttft-ecdf"].chart.to_dict()
     points = [point for rows in curve["datasets"].values() for point in rows]

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from reader import Page
 from sample import PRINTED, record
 
+from kvlab.core.plan import ContextLine
 from kvlab.core.record import Record
 from kvlab.reporting import html, sections
 
@@ -81,6 +82,51 @@ def test_the_page_needs_neither_network_nor_script(name: str, request: pytest.Fi
     style = "".join(page.texts["style"])
     assert "url(" not in style
     assert "@import" not in style
+
+
+def test_tables_that_say_the_same_are_given_once() -> None:
+    whole = record()
+    assert whole.ab
+    first, second = whole.ab.arms["a"], whole.ab.arms["b"]
+    turned = replace(second, plan=replace(second.plan, contexts=tuple(reversed(first.plan.contexts))))
+    same = Page(html.page(replace(whole, ab=replace(whole.ab, arms={"a": first, "b": turned}))))
+    captions = [text.strip() for text in same.texts["caption"]]
+    assert "Cache of one request, and requests at once (computed), A and B" in captions
+    shorter = replace(second, plan=replace(second.plan, contexts=second.plan.contexts[:2]))
+    other = Page(html.page(replace(whole, ab=replace(whole.ab, arms={"a": first, "b": shorter}))))
+    assert sum("Cache of one request" in text for text in other.texts["caption"]) == 2
+
+
+def test_dtypes_that_cost_the_same_share_a_column() -> None:
+    whole = record()
+    assert whole.ab
+    lines = tuple(ContextLine(1024, dtype, amount, 2.999) for dtype, amount in (("f16", 8), ("bf16", 8), ("q8_0", 4)))
+    plan = replace(whole.ab.arms["a"].plan, contexts=lines)
+    ab = replace(whole.ab, arms={"a": replace(whole.ab.arms["a"], plan=plan)})
+    table = sections.contexts(ab)[0]
+    assert table.dtypes == ("f16, bf16", "q8_0")
+    cell = table.rows[0][1][0]
+    assert cell is not None
+    assert cell.requests == "2.99x"  # cut: 2.999 requests are not 3
+
+
+def test_a_line_of_the_log_is_quoted_once_for_all_that_it_states(page: Page) -> None:
+    quoted = [text for text in page.texts["code"] if text in PRINTED["f16"] + PRINTED["q8_0"]]
+    assert len(quoted) == len(set(quoted)) == 4
+
+
+def test_flags_of_both_arms_are_explained_once(page: Page) -> None:
+    assert page.texts["code"].count("--flash-attn") == 1
+    assert page.texts["code"].count("--cache-type-k") == 2
+
+
+def test_a_command_that_lacks_something_says_so() -> None:
+    whole = record()
+    assert whole.ab
+    arm = whole.ab.arms["a"]
+    plan = replace(arm.plan, launch=replace(arm.plan.launch, lacks="/models/x holds no weights"))
+    shown = html.page(replace(whole, ab=replace(whole.ab, arms={"a": replace(arm, plan=plan)})))
+    assert "/models/x holds no weights" in Page(shown).texts["p"]
 
 
 def test_hostile_text_stays_text(page: Page, attacked: Page) -> None:

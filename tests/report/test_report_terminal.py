@@ -103,6 +103,11 @@ def test_capacities_of_an_estimated_pool_are_called_estimated() -> None:
     assert "8,192 (computed)" in shown(terminal.plan(plan), 120)
 
 
+def test_the_estimates_that_a_measurement_replaces_are_named() -> None:
+    text = " ".join(shown(terminal.plan(sample.plan())).split())
+    assert "compute buffers is an estimate: a measured --overhead-gib X replaces it" in text
+
+
 def test_moves_that_differ_in_a_value_share_a_line() -> None:
     remark = "check the answers first: kvlab quality"
     moves = (Move(f"--kv-dtype q8_0 ({remark})", 100), Move(f"--kv-dtype q4_0 ({remark})", 200), Move("wait", None))

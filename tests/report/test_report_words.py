@@ -76,6 +76,9 @@ def test_changes_carry_a_sign_unless_they_round_to_nothing() -> None:
 def test_intervals_say_when_there_is_none() -> None:
     assert words.bounds(0.091, 0.176) == "+9.1 to +17.6"
     assert words.bounds(None, 0.1) == "none"
+    assert words.bounds(-9.9, 9.9) == "-990.0 to +990.0"
+    assert words.bounds(-30_000.0, 90_000.0) == "no usable interval"
+    assert words.bounds(-0.1, 12.0) == "no usable interval"
     assert words.share_interval(Interval(0.723, 0.596, 0.851)) == "72.3 % (59.6 to 85.1)"
 
 

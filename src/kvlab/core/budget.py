@@ -46,7 +46,7 @@ def ledger(
     low, size, high = (sum(getattr(line, end) for line in lines) for end in ("low", "bytes", "high"))
     if lines[-1].name == "left_free":  # what is left and what is free move together
         low, high = low - lines[-1].low + lines[-1].high, high - lines[-1].high + lines[-1].low
-    because = "what is left for the cache on one GPU"
+    because = "what is left for the cache" if gpu.name == "cpu" else "what is left for the cache on one GPU"
     return (*lines, LedgerLine(name="pool", bytes=size, kind=kind, low=low, high=high, because=because))
 
 

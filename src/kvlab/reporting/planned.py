@@ -99,6 +99,20 @@ def place(plan: Plan) -> str:
     return "the GPU" if ask.gpu is not None or ask.gpu_gib is not None else "the engine"
 
 
+def replaceable(plan: Plan) -> str | None:
+    """How a measured number takes the place of the guesses in the ledger; None when there are none."""
+    guesses = [words.label(line.name) for line in plan.ledger if _is_guess(line)]
+    if len(guesses) > 1:
+        named = f"{', '.join(guesses[:-1])} and {guesses[-1]}"
+        return f"{named} are estimates: a measured --overhead-gib X replaces all of them"
+    return f"{guesses[0]} is an estimate: a measured --overhead-gib X replaces it" if guesses else None
+
+
+def _is_guess(line: LedgerLine) -> bool:
+    """What an engine takes beside weights, as far as it is only estimated."""
+    return line.bytes < 0 and line.kind == "estimated" and line.name not in ("weights", "left_free")
+
+
 def moves(found: Iterable[Move]) -> list[str]:
     """Each move with the tokens it buys. Moves that are the same flag with other values share one line."""
     lines: dict[tuple[str, str], list[str]] = {}

@@ -8,9 +8,11 @@ from collections import Counter
 import msgspec
 
 from kvlab.core.model import Kind
+from kvlab.core.plan import ContextLine, Flag
 from kvlab.core.quality import Divergence
 from kvlab.core.record import Ab, Record
-from kvlab.reporting import words
+from kvlab.core.units import size
+from kvlab.reporting import planned, words
 
 _SHARED_SHOWN = 400
 _REST_SHOWN = 1200
@@ -48,14 +50,37 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     b: Answer
 
 
+class ContextCell(msgspec.Struct, frozen=True):
+    """The cache of one request, and how many of them the pool holds ("" when there is no pool)."""
+
+    size: str
+    requests: str
+
+
+class ContextTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table of contexts: the arms it holds for, and a column for all cache dtypes that cost the same."""
+
+    arms: str
+    title: str
+    dtypes: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[ContextCell | None, ...]], ...]
+    beyond: bool
+    """Whether a row is marked as longer than the model's own context."""
+
+
 def glance(ab: Ab) -> list[Tile]:
     """The handful of numbers that the verdict stands on."""
     tiles = []
-    tokens = {name: arm.plan.capacity.tokens for name, arm in sorted(ab.arms.items()) if arm.plan.capacity}
+    tokens = {
+        name: (arm.plan, arm.plan.capacity) for name, arm in sorted(ab.arms.items()) if arm.plan.capacity is not None
+    }
     if tokens:
-        sizes = " / ".join(f"{count:,}" for count in tokens.values())
-        arms = " / ".join(name.upper() for name in tokens)
-        tiles.append(Tile(name="tokens in the cache", value=sizes, behind=arms, kind="computed"))
+        told = {name: planned.tokens(plan, capacity) for name, (plan, capacity) in tokens.items()}
+        sizes = " / ".join(value.text for value in told.values())
+        ranges = "; ".join(f"{name.upper()} {value.between}".strip() for name, value in told.items())
+        kind: Kind = "estimated" if any(value.between for value in told.values()) else "computed"
+        behind = ranges if kind == "estimated" else " / ".join(name.upper() for name in tokens)
+        tiles.append(Tile(name="tokens in the cache", value=sizes, behind=behind, kind=kind))
     checks = {name: arm.check.rows for name, arm in sorted(ab.arms.items()) if arm.check}
     if checks:
         value = " / ".join(f"{sum(row.verdict == 'agrees' for row in rows)} of {len(rows)}" for rows in checks.values())
@@ -137,6 +162,56 @@ def doubts(ab: Ab) -> list[tuple[str, str, str]]:
         for doubt in arm.plan.doubts:
             found.setdefault((doubt.key, doubt.text), []).append(name.upper())
     return [(" and ".join(arms), key, text) for (key, text), arms in found.items()]
+
+
+def contexts(ab: Ab) -> list[ContextTable]:
+    """The tables of contexts, one for arms whose tables say the same."""
+    found: dict[tuple[str, frozenset[ContextLine]], list[str]] = {}
+    for name, arm in sorted(ab.arms.items()):
+        if arm.plan.contexts:
+            found.setdefault((planned.of_contexts(arm.plan), frozenset(arm.plan.contexts)), []).append(name)
+    return [
+        _context_table(title, ab.arms[names[0]].plan.contexts, " and ".join(name.upper() for name in names))
+        for (title, _), names in found.items()
+    ]
+
+
+def _context_table(title: str, lines: tuple[ContextLine, ...], arms: str) -> ContextTable:
+    lengths = sorted({line.context for line in lines})
+    beyond = {line.context for line in lines if line.beyond_native}
+    cells = {(line.kv_dtype, line.context): line for line in lines}
+    columns: dict[tuple[ContextCell | None, ...], list[str]] = {}
+    for dtype in dict.fromkeys(line.kv_dtype for line in lines):
+        column = tuple(_context_cell(cells.get((dtype, length))) for length in lengths)
+        columns.setdefault(column, []).append(dtype)
+    return ContextTable(
+        arms=arms,
+        title=title,
+        dtypes=tuple(", ".join(dtypes) for dtypes in columns.values()),
+        rows=tuple(
+            (f"{'*' if length in beyond else ''}{length:,}", tuple(column[index] for column in columns))
+            for index, length in enumerate(lengths)
+        ),
+        beyond=bool(beyond),
+    )
+
+
+def _context_cell(line: ContextLine | None) -> ContextCell | None:
+    if line is None:
+        return None
+    return ContextCell(
+        size=size(line.bytes_per_sequence), requests="" if line.concurrency is None else words.times(line.concurrency)
+    )
+
+
+def flags(ab: Ab) -> dict[str, list[Flag]]:
+    """The flags of each arm that an arm before it does not have just so."""
+    told: set[Flag] = set()
+    found = {}
+    for name, arm in sorted(ab.arms.items()):
+        found[name] = [flag for flag in arm.plan.launch.flags if flag not in told]
+        told |= set(arm.plan.launch.flags)
+    return found
 
 
 def blocks(record: Record) -> str:

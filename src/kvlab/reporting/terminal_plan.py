@@ -38,6 +38,8 @@ def plan(value: Plan) -> RenderableType:
     parts += sizing(value)
     if value.ledger:
         parts += [heading(f"Memory of {planned.place(value)}"), _ledger(value.ledger)]
+        guesses = planned.replaceable(value)
+        parts += [note(guesses)] if guesses else []
     if value.alternatives:
         parts += [
             heading(f"The same pool with another cache dtype ({planned.of_alternatives(value)})"),

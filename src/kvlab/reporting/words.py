@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kvlab.core.judge import FULL
+from kvlab.core.performance import USELESS
 from kvlab.core.quality import Interval
 from kvlab.core.record import PoolPeak
 from kvlab.core.units import seconds, size
@@ -91,10 +92,17 @@ def change(value: float | None) -> str:
     return "0.0 %" if text in ("+0.0 %", "-0.0 %") else text
 
 
+def usable(*changes: float | None) -> bool:
+    """Whether relative changes are near enough to be drawn or told as an interval: within ten times either way."""
+    return all(value is not None and abs(value) <= USELESS for value in changes)
+
+
 def bounds(low: float | None, high: float | None) -> str:
-    """A 95 % interval of a relative change in percent, "+9.1 to +17.6"; says so when there is none."""
+    """A 95 % interval of a relative change in percent, "+9.1 to +17.6"; says so when there is none worth telling."""
     if low is None or high is None:
         return "none"
+    if not usable(low, high):
+        return "no usable interval"
     return f"{change(low).removesuffix(' %')} to {change(high).removesuffix(' %')}"
 
 
@@ -111,6 +119,11 @@ def seconds_interval(interval: Interval) -> str:
 def times_interval(interval: Interval) -> str:
     """A ratio with its interval: "41x (39x to 44x)"."""
     return f"{interval.value:.3g}x ({interval.low:.3g}x to {interval.high:.3g}x)"
+
+
+def times(count: float) -> str:
+    """How often something fits, "4.10x": cut, not rounded, for 0.999 of a request is no request."""
+    return f"{int(count * 100) / 100:,.2f}x"
 
 
 def signed(verdict: str) -> str:

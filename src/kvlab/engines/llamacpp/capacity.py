@@ -179,7 +179,7 @@ PLANNER = Planner(
     token_bytes=token_bytes,
     sequence_bytes=sequence_bytes,
     guess_overhead=(300 * MIB, 450 * MIB, 600 * MIB),
-    overhead_because="the GPU context of one process",
+    overhead_because="what the process keeps beside weights, caches and buffers: driver context, kernels",
     one_request=_one_request,
     same_pool=_same_pool,
 )

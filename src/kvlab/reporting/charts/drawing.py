@@ -123,9 +123,12 @@ def data(rows: list[dict[str, Any]]) -> alt.InlineData:
     return alt.InlineData(values=rows)
 
 
-def by_arm(names: dict[str, str]) -> alt.Color:
+def by_arm(names: dict[str, str], legend: alt.Legend) -> alt.Color:
     """Colour by the field "arm", the same for an arm in every chart."""
     colours = [ARM_A if arm == "a" else ARM_B for arm in names]
-    return alt.Color(
-        "arm:N", scale=alt.Scale(domain=list(names.values()), range=colours), legend=alt.Legend(title=None)
-    )
+    return alt.Color("arm:N", scale=alt.Scale(domain=list(names.values()), range=colours), legend=legend)
+
+
+def untitled(stroke: float = 2) -> alt.Legend:
+    """A legend whose entries say enough; its symbols are solid, whatever the marks are."""
+    return alt.Legend(title=None, symbolOpacity=1, symbolStrokeWidth=stroke)

@@ -6,6 +6,7 @@ from typing import Any
 
 import altair as alt
 
+from kvlab.core.comparison import ComparisonRow
 from kvlab.core.record import Record
 from kvlab.reporting import words
 from kvlab.reporting.charts.drawing import ARM_A, ARM_B, BAND, INK, MUTED, WIDTH, Drawing, data
@@ -20,12 +21,12 @@ def changes(record: Record) -> Drawing | None:
     rows = [
         {
             "metric": words.metric(row.metric, row.unit),
-            "change": row.change,
-            "low": row.low,
-            "high": row.high,
-            "noise": row.noise,
-            "less": -row.noise if row.noise is not None else None,
-            "verdict": words.signed(row.verdict),
+            "change": row.change if words.usable(row.change) else None,
+            "low": row.low if words.usable(row.low, row.high) else None,
+            "high": row.high if words.usable(row.low, row.high) else None,
+            "noise": row.noise if words.usable(row.noise) else None,
+            "less": -row.noise if row.noise is not None and words.usable(row.noise) else None,
+            "verdict": _beside(row),
         }
         for row in compared
         if row.change is not None
@@ -34,7 +35,7 @@ def changes(record: Record) -> Drawing | None:
         return None
     width = WIDTH - 230
     y = alt.Y("metric:N", title=None, sort=None, axis=alt.Axis(ticks=False, domain=False))
-    x = alt.X("change:Q", title="change of B against A", axis=alt.Axis(format="+%"))
+    x = alt.X("change:Q", title="change of B against A", axis=alt.Axis(format="+%", tickCount=6))
     base = alt.Chart(data(rows)).encode(y=y)
     layers = [
         base.transform_filter("datum.noise !== null")
@@ -42,7 +43,7 @@ def changes(record: Record) -> Drawing | None:
         .encode(x="less:Q", x2="noise:Q"),
         alt.Chart(data([{"zero": 0}])).mark_rule(color=MUTED).encode(x="zero:Q"),
         base.transform_filter("datum.low !== null").mark_rule(color=INK, strokeWidth=2).encode(x="low:Q", x2="high:Q"),
-        base.mark_point(color=INK, fill=INK, size=55).encode(x=x),
+        base.transform_filter("datum.change !== null").mark_point(color=INK, fill=INK, size=55, opacity=1).encode(x=x),
         base.mark_text(align="left").encode(x=alt.value(width + 10), text="verdict:N"),
     ]
     return Drawing(
@@ -51,6 +52,13 @@ def changes(record: Record) -> Drawing | None:
         text="Each metric's change with its 95 % interval. The grey band is the noise: how far runs of one arm differ.",
         chart=alt.layer(*layers).properties(width=width, height=26 * len(rows)),
     )
+
+
+def _beside(row: ComparisonRow) -> str:
+    """The verdict, and in words what is too far out to be drawn."""
+    far = "" if words.usable(row.change) else f", {words.change(row.change)}"
+    lost = "" if row.low is None or words.usable(row.low, row.high) else f", {words.bounds(row.low, row.high)}"
+    return words.signed(row.verdict) + far + lost
 
 
 def quality(record: Record) -> Drawing | None:

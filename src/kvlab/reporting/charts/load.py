@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from kvlab.core.record import Record, Run
-from kvlab.reporting.charts.drawing import MUTED, WIDTH, Drawing, arm_names, by_arm, data, thin
+from kvlab.reporting.charts.drawing import MUTED, WIDTH, Drawing, arm_names, by_arm, data, thin, untitled
 
 _POINTS = 400
 _COLUMNS = 4
@@ -30,12 +30,13 @@ def ttft_ecdf(record: Record) -> Drawing | None:
     scale = alt.Scale(type="log", nice=True) if times and max(times) > 50 * min(times) else alt.Scale(zero=True)
     x = alt.X("x:Q", title="time to first token, seconds", scale=scale, axis=alt.Axis(tickCount=8))
     y = alt.Y("y:Q", title="share of requests", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
-    dash = alt.StrokeDash("arm:N", scale=alt.Scale(domain=list(names.values()), range=[[1, 0], [7, 3]]), legend=None)
+    solid, dashes = untitled(2.5), alt.Scale(domain=list(names.values()), range=[[1, 0], [7, 3]])
+    dash = alt.StrokeDash("arm:N", scale=dashes, legend=solid)
     thick = alt.Chart(data(pooled)).mark_line(interpolate="step-after", strokeWidth=2.5)
-    layers = [thick.encode(x=x, y=y, color=by_arm(names), strokeDash=dash)]
+    layers = [thick.encode(x=x, y=y, color=by_arm(names, solid), strokeDash=dash)]
     if blocks:
         faint = alt.Chart(data(blocks)).mark_line(interpolate="step-after", strokeWidth=1, opacity=0.45)
-        layers.insert(0, faint.encode(x=x, y=y, color=by_arm(names), strokeDash=dash, detail="block:N"))
+        layers.insert(0, faint.encode(x=x, y=y, color=by_arm(names, solid), strokeDash=dash, detail="block:N"))
     return Drawing(
         name="ttft-ecdf",
         title="Time to first token",
@@ -70,7 +71,7 @@ def tpot_time(record: Record) -> Drawing | None:
         .encode(
             x=alt.X("x:Q", title="seconds into the block"),
             y=alt.Y("y:Q", title="ms per output token", scale=alt.Scale(zero=True)),
-            color=by_arm(names),
+            color=by_arm(names, untitled()),
             shape=shape,
         )
     )
@@ -94,7 +95,7 @@ def throughput(record: Record) -> Drawing | None:
     x = alt.X("block:N", title=None, sort=None, axis=alt.Axis(labelAngle=0))
     y = alt.Y("y:Q", title="output tokens a second")
     base = alt.Chart(data(rows)).encode(x=x, y=y)
-    bars = base.mark_bar(size=min(64, WIDTH // (2 * len(rows)))).encode(color=by_arm(arm_names(record)))
+    bars = base.mark_bar(size=min(64, WIDTH // (2 * len(rows)))).encode(color=by_arm(arm_names(record), untitled()))
     labels = base.mark_text(dy=-8).encode(text=alt.Text("y:Q", format=",.1f"))
     return Drawing(
         name="throughput",
@@ -111,7 +112,9 @@ def cache_use(record: Record) -> Drawing | None:
         return None
     y = alt.Y("y:Q", title="cache in use", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
     lines = alt.Chart().mark_line(interpolate="step-after", strokeWidth=1.8)
-    lines = lines.encode(x=alt.X("x:Q", title="seconds into the block"), y=y, color=by_arm(arm_names(record)))
+    lines = lines.encode(
+        x=alt.X("x:Q", title="seconds into the block"), y=y, color=by_arm(arm_names(record), untitled())
+    )
     return Drawing(
         name="cache-use",
         title="Cache use",
@@ -132,7 +135,7 @@ def queue(record: Record) -> Drawing | None:
     lines = lines.encode(
         x=alt.X("x:Q", title="seconds into the block"),
         y=alt.Y("y:Q", title="requests", axis=alt.Axis(tickMinStep=1)),
-        color=by_arm(arm_names(record)),
+        color=by_arm(arm_names(record), untitled()),
         strokeDash=dash,
     )
     return Drawing(

@@ -1,0 +1,48 @@
+"""What a log shows, and the pages of the rules, on a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from kvlab.core.rule import Explain, Finding, Page, RuleList
+from kvlab.reporting import words
+from kvlab.reporting.terminal_parts import heading, note
+
+
+def explained(value: Explain) -> RenderableType:
+    """The findings, the most certain and cheapest first."""
+    read = f"{value.lines:,} lines" + (f" of {words.plain(value.engine)}" if value.engine else "")
+    if not value.findings:
+        return Text(f"Nothing that kvlab knows of in {read}; this is no proof of health")
+    many = len(value.findings)
+    return Group(
+        Text.assemble((f"{many} finding{'s' if many > 1 else ''}", "bold"), f" in {read}"),
+        *map(_finding, value.findings),
+    )
+
+
+def _finding(value: Finding) -> RenderableType:
+    times = f", {value.count:,} such lines" if value.count > 1 else ""
+    return Group(
+        heading(words.plain(value.title)),
+        note(f"{value.code}, {value.certainty}{times}; kvlab explain {value.code}"),
+        Text(f"line {value.line_number:,}: {words.plain(value.line)}"),
+        Text(f"why: {words.plain(value.why)}"),
+        Text("do, the cheapest first:"),
+        *(Padding(Text(f"{at}. {words.plain(text)}"), (0, 0, 0, 2)) for at, text in enumerate(value.do, 1)),
+    )
+
+
+def rule_list(value: RuleList) -> RenderableType:
+    """Codes and titles."""
+    width = max(len(rule.code) for rule in value.rules)
+    rows = (Text.assemble((f"{rule.code:<{width}}", "bold"), f"  {rule.title}") for rule in value.rules)
+    return Group(*rows, note(f"{len(value.rules)} rules; kvlab explain CODE prints the page of one"))
+
+
+def rule_page(value: Page) -> RenderableType:
+    """One rule's page."""
+    whose = ", ".join(value.engines) or "any engine"
+    return Group(Text.assemble((value.code, "bold"), f": {value.title}"), note(f"lines of {whose}"), Text(value.page))
