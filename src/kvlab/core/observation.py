@@ -9,6 +9,9 @@ import msgspec
 
 _MOST = 1 << 60
 """Above any number of bytes or tokens that an engine states."""
+LONG_LINE = 400
+"""Characters of a line that are shown whole."""
+_AROUND = 80
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +58,15 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     do: tuple[str, ...]
 
 
+def excerpt(line: str, match: re.Match[str]) -> str:
+    """The line, or of a very long one (a printed configuration) its beginning and what stands around the value."""
+    text = line.strip()
+    if len(text) <= LONG_LINE:
+        return text
+    begin, end = max(0, match.start(1) - _AROUND), match.end(1) + _AROUND
+    return f"{line[:_AROUND].lstrip()} ... {line[begin:end].strip()} ..."
+
+
 def read_lines(lines: Iterable[str], said: tuple[Said, ...]) -> list[Seen]:
     """Every statement in `lines` that a pattern of `said` matches, in order, with its line number from 1."""
     found = []
@@ -64,7 +76,8 @@ def read_lines(lines: Iterable[str], said: tuple[Said, ...]) -> list[Seen]:
                 text = match.group(1).replace(",", "")
                 value = text if item.unit == "word" else _amount(text, item.scale)
                 if value is not None:
-                    seen = Seen(name=item.name, value=value, unit=item.unit, line=line.strip(), line_number=number)
+                    said_in = excerpt(line, match)
+                    seen = Seen(name=item.name, value=value, unit=item.unit, line=said_in, line_number=number)
                     found.append(seen)
     return found
 
