@@ -9,7 +9,7 @@ from kvlab.core.observation import Said, read_lines
 
 def test_a_printed_configuration_is_quoted_around_the_value() -> None:
     # vLLM prints its whole configuration on one line of some 4,000 characters
-    start = "(EngineCore pid=7462) INFO 11-30 02:46:23 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: "
+    start = "(EngineCore pid=7462) INFO 11-30 02:46:23 [core.py:133] Initializing a V1 engine with config: "
     line = start + "skip_tokenizer_init=False, " * 60 + "kv_cache_dtype=fp8, " + "enforce_eager=False, " * 60
     said = Said("kv_cache_dtype", "word", re.compile(r"with config: .*kv_cache_dtype=(\w+)"))
     (seen,) = read_lines([line], (said,))
