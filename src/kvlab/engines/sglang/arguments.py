@@ -1,0 +1,97 @@
+"""Engine arguments: those with an option of their own, and the values of those that change the cache."""
+
+from __future__ import annotations
+
+from kvlab.core.errors import BadInput
+from kvlab.core.plan import Ask
+
+_OWN_OPTION = {
+    "context-length": "--context",
+    "kv-cache-dtype": "--kv-dtype",
+    "page-size": "--block-size",
+    "chunked-prefill-size": "--max-num-batched-tokens",
+    "max-running-requests": "--max-num-seqs",
+    "tp": "--tp",
+    "tp-size": "--tp",
+    "tensor-parallel-size": "--tp",
+    "pp-size": "--pp",
+    "pipeline-parallel-size": "--pp",
+    "ep": "--ep",
+    "ep-size": "--ep",
+    "expert-parallel-size": "--ep",
+}
+_CHOSEN = ("host", "port")
+"""kvlab serves on loopback, at a port that it finds free."""
+FRACTION = "mem-fraction-static"
+_DP_WORDS = ("dp", "dp-size", "data-parallel-size")
+
+
+def check_arguments(ask: Ask) -> None:
+    """Raises BadInput for an engine argument that would overrule the plan, naming the option that says the same."""
+    for name, value in ask.engine_args:
+        flag = name.lstrip("-").replace("_", "-")
+        if flag in _CHOSEN:
+            raise BadInput(f"--engine-arg {name}={value}: kvlab chooses the address; leave it out")
+        option = _OWN_OPTION.get(flag)
+        if option is not None:
+            raise BadInput(f"--engine-arg {name}={value} would overrule the plan; use {option} instead")
+        if name != flag:
+            raise BadInput(f"--engine-arg {name}: write the flag as {flag}=VALUE")
+        if flag in _DP_WORDS and not on(ask, "enable-dp-attention"):
+            raise BadInput(f"--engine-arg {name}={value} would overrule the plan; use --dp instead")
+    if ask.util is not None and ask.arg(FRACTION) is not None:
+        raise BadInput(f"--util and --engine-arg {FRACTION} say the same; give one of them")
+
+
+def on(ask: Ask, flag: str) -> bool:
+    """Whether a switch is given as FLAG or FLAG=true."""
+    value = ask.arg(flag)
+    return value is not None and value.strip().lower() in ("", "1", "true", "yes", "on")
+
+
+def whole(ask: Ask, flag: str) -> int | None:
+    """The whole number of an engine argument, at least 1; None when it was not given. Raises BadInput otherwise."""
+    value = ask.arg(flag)
+    if value is None:
+        return None
+    digits = value.strip().replace(",", "").replace("_", "")
+    if not digits.isdecimal() or not 0 < int(digits) < 1 << 40:
+        raise BadInput(f"--engine-arg {flag}={value} must be a whole number of at least 1")
+    return int(digits)
+
+
+def ratio(ask: Ask, flag: str, most: float) -> float | None:
+    """The number of an engine argument, above 0 and at most `most`; None when it was not given.
+
+    Raises BadInput otherwise.
+    """
+    value = ask.arg(flag)
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= most:
+        raise BadInput(f"--engine-arg {flag}={value} must be above 0 and at most {most:g}")
+    return number
+
+
+def attention_groups(ask: Ask) -> int:
+    """Groups of DP attention: each serves other requests with a cache of its own. 1: DP attention is off.
+
+    Raises BadInput when the groups are not named, or do not divide the tensor-parallel ranks.
+    """
+    if not on(ask, "enable-dp-attention"):
+        return 1
+    tp = ask.tp or 1
+    if ask.dp > 1:
+        raise BadInput(
+            "with DP attention the replicas share the --tp GPUs; leave out --dp and give --engine-arg dp-size=N"
+        )
+    named = next((number for word in (*_DP_WORDS, "attn-dp-size") if (number := whole(ask, word))), None)
+    if named is None:
+        raise BadInput("--engine-arg enable-dp-attention=true needs the number of groups: --engine-arg dp-size=N")
+    if tp % named:
+        raise BadInput(f"--engine-arg dp-size={named} must divide --tp {tp}: DP attention shares its GPUs")
+    return named

@@ -1,0 +1,112 @@
+"""The start-up lines of SGLang 0.4.0 to 0.5.23, with the quantities that they state. "GB" means GiB in all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kvlab.core.observation import Said
+from kvlab.core.units import GIB
+
+_GB = r"(\d+(?:\.\d+)?) ?GB"
+
+# "[2025-03-08 12:29:21 TP0] ", "[2026-01-05 10:00:00 DP1 TP3 EP3] ", "[2026-01-05 10:00:00 PP1 TP0] "
+RANK = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d((?: [A-Z]{2,6}\d+)+)\]")
+COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+# "server_args=ServerArgs(model_path=..." is the first line of a start; "Load weight begin" the first of each model.
+FIRST = re.compile(r"\bserver_args=ServerArgs\(")
+LOADING = re.compile(r"\bLoad weight begin\.")
+# "Memory pool end. avail mem=2.09 GB" follows the pools of the target, and those of each draft model
+POOLS_END = re.compile(rf"\bMemory pool end\. avail mem={_GB}")
+# "max_total_num_tokens=46611, chunked_prefill_size=2048, ..." ends a start
+SIZED = re.compile(r"\bmax_total_num_tokens=(\d+), ")
+
+SMALLEST: tuple[Said, ...] = (
+    # Ranks state these one by one, and the smallest decides.
+    # "max_total_num_tokens=46611, chunked_prefill_size=2048, max_prefill_tokens=16384, max_running_requests=2049, ..."
+    Said("kv_tokens", "tokens", SIZED),
+    Said("max_running_requests", "requests", re.compile(r"\bmax_running_requests=(\d+), context_len=")),
+    # the last word of the line up to 0.4.8; then ", available_gpu_mem=13.38 GB"
+    Said("context_len", "tokens", re.compile(r"\bmax_running_requests=\d+, context_len=(\d+)(?:,|\s*\n)")),
+    Said("chunked_prefill_size", "tokens", re.compile(r"\bmax_total_num_tokens=\d+, chunked_prefill_size=(-?\d+), ")),
+    Said("free_after_start_bytes", "bytes", re.compile(rf"\bavailable_[gc]pu_mem={_GB}"), GIB),
+    Said("free_before_load_bytes", "bytes", re.compile(rf"\bLoad weight begin\. avail mem={_GB}"), GIB),
+    # "Load weight end. type=Qwen2ForCausalLM, dtype=torch.bfloat16, avail mem=6.09 GB, mem usage=15.54 GB." (to 0.5.8),
+    # "Load weight end. elapsed=0.38 s, type=..., quant=..., avail mem=... GB, mem usage=... GB." (since)
+    Said("free_after_load_bytes", "bytes", re.compile(rf"\bLoad weight end\. .*?avail mem={_GB}"), GIB),
+    # "Use sliding window memory pool. full_layer_tokens=81920, swa_layer_tokens=65536" ("Sliding" to 0.5.7)
+    Said("kv_window_tokens", "tokens", re.compile(r"sliding window memory pool.*\bswa_layer_tokens=(-?\d+)\b", re.I)),
+    Said("kv_full_tokens", "tokens", re.compile(r"sliding window memory pool.*\bfull_layer_tokens=(-?\d+), ", re.I)),
+    # "Mamba Cache is allocated. max_mamba_cache_size: 48, conv_state size: 0.09GB, ssm_state size: 6.46GB" (0.5.5 on)
+    Said("kv_state_slots", "slots", re.compile(r"\bMamba Cache is allocated\. max_mamba_cache_size: (\d+), ")),
+)
+LARGEST: tuple[Said, ...] = (
+    # Ranks state these one by one; where they differ the largest is what a plan must hold.
+    Said("weights_bytes", "bytes", re.compile(rf"\bLoad weight end\. .*?mem usage={_GB}"), GIB),
+    # "Init torch distributed ends. mem usage=0.13 GB", "... elapsed=1.30 s, mem usage=0.13 GB" (0.5.9 on)
+    Said("communication_bytes", "bytes", re.compile(rf"\bInit torch distributed ends\. .*?mem usage={_GB}"), GIB),
+    Said("kv_conv_bytes", "bytes", re.compile(rf"\bMamba Cache is allocated\. .*?conv_state size: {_GB}"), GIB),
+    Said("kv_ssm_bytes", "bytes", re.compile(rf"\bMamba Cache is allocated\. .*? ssm_state size: {_GB}"), GIB),
+    Said("kv_spec_state_bytes", "bytes", re.compile(rf"\bintermediate_ssm_state_cache size: {_GB}"), GIB),
+    # "SWAKVPool mem usage: 55.87 GB, swa size: 612620, full size: 765776"
+    Said("kv_bytes", "bytes", re.compile(rf"\bSWAKVPool mem usage: {_GB}"), GIB),
+    # "Reserving 0.10 GB of the KV budget for post-sizing multimodal allocations" (0.5.18 on)
+    Said("multimodal_bytes", "bytes", re.compile(rf"\bReserving {_GB} of the KV budget for post-sizing"), GIB),
+)
+STATED: tuple[Said, ...] = (
+    # Said once: by the request itself, or by the first rank.
+    Said("mem_fraction_static", "share", re.compile(r"\bmem_fraction_static=(\d*\.?\d+), ")),
+    Said("page_size", "tokens", re.compile(r"ServerArgs\(.*\bpage_size=(\d+), ")),
+    # "Using KV cache dtype: torch.bfloat16" (0.5.3 to 0.5.9), "KV Cache is allocated. dtype: torch.bfloat16, " (since)
+    Said("kv_dtype", "word", re.compile(r"\bUsing KV cache dtype: (?:torch\.)?([\w.]+)\s*\n")),
+    Said("kv_dtype", "word", re.compile(r"\bKV Cache (?:is allocated|VA upper bound)\. dtype: (?:torch\.)?([\w.]+), ")),
+)
+ALL = (*SMALLEST, *LARGEST, *STATED)
+CHOICE: dict[str, Callable[[float, float], float]] = {
+    **{said.name: min for said in SMALLEST},
+    **{said.name: max for said in LARGEST},
+}
+
+# "KV Cache is allocated. #tokens: 46611, K size: 1.42 GB, V size: 1.42 GB" (0.4.3 on; its dtype first since 0.5.10),
+# "KV Cache is allocated. #tokens: 274934, KV size: 17.99 GB" (latents, 0.4.6 on)
+_CACHE = re.compile(
+    r"\bKV Cache (?:is allocated|VA upper bound)\.(?: dtype: [\w.]+,)? #tokens: (\d+),"
+    rf" (?:K size: {_GB}, V size: {_GB}|KV size: {_GB})"
+)
+# "Capture cuda graph end. Time elapsed: 7.23 s. avail mem=0.53 GB. mem usage=0.93 GB." (0.4.4 on), with the two amounts
+# the other way round later; "Capture target decode CUDA graph end. elapsed=6.13 s, mem usage=6.13 GB, avail mem=..."
+GRAPHS = re.compile(rf"\bCapture (?:[\w-]+ )*cuda graph end\..*?mem usage={_GB}", re.I)
+# "KV cache pool is full. Retract requests. #retracted_reqs: 1, #new_tokens_gained: 646, ..." ("#retracted_reqs" from
+# 0.4.9 on; "Decode out of memory happened. #retracted_reqs: 1, " before)
+RETRACTED = re.compile(r"(?:KV cache pool is full|Decode out of memory happened)\..*?#retracted_reqs: (\d+), ")
+# "Decode batch, #running-req: 67, #token: 81316, token usage: 0.93, ..."
+USAGE = re.compile(r"\b(?:Decode|Prefill) batch.*?\b(?:full )?token usage: (\d+\.\d+), ")
+
+OURS = re.compile(
+    r"\bserver_args=ServerArgs\(|\bLoad weight (?:begin|end)\. |\bmax_total_num_tokens=\d+, |\bMemory pool end\. avail"
+    r"|\bKV Cache is allocated\. |\b(?:Prefill|Decode) batch[.,] #(?:new-seq|running-req): "
+    r"|The server is fired up and ready to roll|\bsglang\.(?:srt|launch_server)\b|KV cache pool is full\. Retract"
+)
+
+
+class Allocation(NamedTuple):
+    """One pool that a rank allocates. Bytes are None where the line does not state them apart."""
+
+    tokens: int
+    key: float | None
+    value: float | None
+    both: float | None
+    line: str
+    number: int
+
+
+def allocations(line: str, number: int) -> list[Allocation]:
+    """The pools that a line states."""
+    found = []
+    for match in _CACHE.finditer(line):
+        tokens, key, value, both = match.groups()
+        sizes = [None if text is None else float(text) * GIB for text in (key, value, both)]
+        found.append(Allocation(int(tokens), sizes[0], sizes[1], sizes[2], line.strip(), number))
+    return found

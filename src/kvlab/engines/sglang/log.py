@@ -1,0 +1,184 @@
+"""SGLang's log: one start after another, many ranks in each, pools of draft models told from the target's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kvlab.core.engine import LogReader
+from kvlab.core.observation import Observation, Seen, read_lines
+from kvlab.core.units import GIB
+from kvlab.engines.sglang.lines import (
+    ALL,
+    CHOICE,
+    COLOUR,
+    FIRST,
+    GRAPHS,
+    LOADING,
+    OURS,
+    POOLS_END,
+    RANK,
+    RETRACTED,
+    SIZED,
+    USAGE,
+    Allocation,
+    allocations,
+)
+
+_ONLY = ""
+"""The rank of lines without a prefix."""
+
+
+class _Rank:
+    """What one rank allocates: the target's pools, then those of each draft model."""
+
+    def __init__(self) -> None:
+        self.pools: list[list[Allocation]] = [[]]
+        self.graphs = 0.0
+
+    def add(self, found: list[Allocation]) -> None:
+        self.pools[-1] += found
+
+    def end(self) -> None:
+        """The line that follows the pools of one model."""
+        if self.pools[-1]:
+            self.pools.append([])
+
+
+class _Start:
+    """One start of the server."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, Seen] = {}
+        self.ranks: dict[str, _Rank] = {}
+        self.graphs: Seen | None = None
+        self.sized = False
+
+    def rank(self, name: str) -> _Rank:
+        return self.ranks.setdefault(name, _Rank())
+
+    def put(self, item: Seen) -> None:
+        """Keep the one of several ranks' statements that decides; of the target's and a draft's, the first."""
+        before = self.seen.get(item.name)
+        if before is None or _decides(item, before):
+            self.seen[item.name] = item
+
+    def graph(self, rank: str, size: float, line: str, number: int) -> None:
+        """Graphs of all phases on the rank that spends most."""
+        own = self.rank(rank)
+        own.graphs += size
+        if self.graphs is None or own.graphs >= float(self.graphs.value):
+            self.graphs = _bytes("graph_bytes", own.graphs, line, number)
+
+    def said(self) -> list[Seen]:
+        """Everything that this start stated."""
+        found = list(self.seen.values())
+        if self.graphs is not None:
+            found.append(self.graphs)
+        first = next((rank for rank in self.ranks.values() if rank.pools[0]), None)
+        return found if first is None else [*found, *self._pools(first)]
+
+    def _pools(self, rank: _Rank) -> list[Seen]:
+        models = [pools for pools in rank.pools if pools]
+        split = "kv_window_tokens" in self.seen or "kv_bytes" in self.seen
+        target, drafts = models[0], [pool for pools in models[1:] for pool in pools]
+        if not split:
+            target, drafts = target[:1], [*target[1:], *drafts]
+        found = []
+        if len(target) == 1:
+            found += _sizes(target[0], with_tokens="kv_tokens" not in self.seen)
+        elif "kv_tokens" not in self.seen:
+            widest = max(target, key=lambda pool: pool.tokens)
+            found.append(_tokens(widest))
+        drafted = sum((pool.key or 0) + (pool.value or 0) + (pool.both or 0) for pool in drafts)
+        if drafts:
+            found.append(_bytes("draft_kv_bytes", drafted, drafts[0].line, drafts[0].number))
+        return found
+
+
+def _decides(item: Seen, before: Seen) -> bool:
+    """Whether a later rank's number is the one that counts."""
+    choose = CHOICE.get(item.name)
+    if choose is None or isinstance(item.value, str) or isinstance(before.value, str):
+        return False
+    return choose(item.value, before.value) != before.value
+
+
+def _sizes(pool: Allocation, *, with_tokens: bool) -> list[Seen]:
+    found = [_tokens(pool)] if with_tokens else []
+    for name, size in (("kv_k_bytes", pool.key), ("kv_v_bytes", pool.value), ("kv_bytes", pool.both)):
+        if size is not None:
+            found.append(_bytes(name, size, pool.line, pool.number))
+    return found
+
+
+def _tokens(pool: Allocation) -> Seen:
+    return Seen(name="kv_tokens", value=float(pool.tokens), unit="tokens", line=pool.line, line_number=pool.number)
+
+
+def _bytes(name: str, size: float, line: str, number: int) -> Seen:
+    return Seen(name=name, value=size, unit="bytes", line=line, line_number=number)
+
+
+class _Reader:
+    """Lines one by one; a start is told from the next by its first line, or by weights loaded after a pool is sized."""
+
+    def __init__(self) -> None:
+        self.done: list[Seen] = []
+        self.start = _Start()
+        self.retracted: Seen | None = None
+        self.usage: Seen | None = None
+
+    def read(self, number: int, line: str) -> None:
+        named = RANK.search(line)
+        rank = named.group(1).strip() if named else _ONLY
+        if FIRST.search(line) or (self.start.sized and LOADING.search(line)):
+            self.finish()
+        start = self.start
+        for item in read_lines([line], ALL):
+            start.put(_numbered(item, number))
+        if found := allocations(line, number):
+            start.rank(rank).add(found)
+        if POOLS_END.search(line):
+            start.rank(rank).end()
+        for match in GRAPHS.finditer(line):
+            start.graph(rank, float(match.group(1)) * GIB, line.strip(), number)
+        start.sized = start.sized or SIZED.search(line) is not None
+        self._served(number, line)
+
+    def _served(self, number: int, line: str) -> None:
+        if match := RETRACTED.search(line):
+            before = float(self.retracted.value) if self.retracted else 0.0
+            value = before + int(match.group(1))
+            self.retracted = _count("retracted_requests", value, "requests", line, number)
+        if match := USAGE.search(line):
+            peak = float(match.group(1))
+            if self.usage is None or peak > float(self.usage.value):
+                self.usage = _count("peak_kv_used_ratio", peak, "share", line, number)
+
+    def finish(self) -> None:
+        """End a start: what it said comes before what the next one will say."""
+        self.done += self.start.said()
+        self.start = _Start()
+
+    def observation(self) -> Observation:
+        self.finish()
+        served = [item for item in (self.retracted, self.usage) if item is not None]
+        return Observation(engine="sglang", seen=(*self.done, *served))
+
+
+def _numbered(item: Seen, number: int) -> Seen:
+    return Seen(name=item.name, value=item.value, unit=item.unit, line=item.line, line_number=number)
+
+
+def _count(name: str, value: float, unit: str, line: str, number: int) -> Seen:
+    return Seen(name=name, value=value, unit=unit, line=line.strip(), line_number=number)
+
+
+def _read(lines: Iterable[str]) -> Observation:
+    reader = _Reader()
+    for number, line in enumerate(lines, 1):
+        reader.read(number, COLOUR.sub("", line))
+    return reader.observation()
+
+
+LOG = LogReader(said=ALL, recognises=lambda line: OURS.search(COLOUR.sub("", line)) is not None, read=_read)

@@ -1,0 +1,132 @@
+"""What one rank of SGLang loads, and what it holds beside weights and caches before it sizes its pools."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kvlab.core.engine import Deployment
+from kvlab.core.model import Model, Tensor
+from kvlab.core.sharding import Split, share
+from kvlab.core.taken import Taken
+from kvlab.core.units import GIB, MIB
+from kvlab.engines.sglang.parallel import attention_ranks, stages_of
+from kvlab.engines.sglang.versions import Release, release
+
+_FUSED_LATENT = "kv_b_proj"
+_CONVERTED_HIGH = 1.05
+"""Quantised matrices are repacked, and some padded, for their kernels."""
+_MULTIMODAL_SINCE: Release = (0, 5, 18)  # a reserve for what multimodal models allocate after the pools
+
+
+def rank_weights(deployment: Deployment) -> Taken:
+    """The line "weights": the fullest rank's share of every tensor.
+
+    DP attention copies what is split over attention heads to each group; experts stay split over all ranks.
+    """
+    weights, ask, model = deployment.weights, deployment.ask, deployment.model
+    assert weights is not None
+    tensors = (*weights.tensors, *_absorbed(weights.tensors))
+    found = share(tensors, _split(deployment, attention_ranks(ask)))
+    least = share(tensors, _split(deployment, ask.tp or 1))
+    known = weights.kind != "estimated"
+    error = 0.0 if known else (weights.high or weights.bytes) / weights.bytes - 1
+    spread = 1.0 if model.weight_format is None else _CONVERTED_HIGH
+    exact = known and spread == 1 and least.low == found.high
+    ranks = (ask.tp or 1) * ask.pp
+    shared = f", split over {ranks} GPUs with copies of norms, routers and scarce KV heads" if ranks > 1 else ""
+    return Taken(
+        name="weights",
+        low=round(least.low * (1 - error)),
+        bytes=found.bytes,
+        high=round(found.high * (1 + error) * spread),
+        kind="computed" if exact else "estimated",
+        because=f"{weights.because}{shared}",
+    )
+
+
+def _split(deployment: Deployment, tp: int) -> Split:
+    ask, model, layout = deployment.ask, deployment.model, deployment.layout
+    return Split(
+        tp=tp,
+        experts=ask.tp or 1,
+        stages=stages_of(model, layout, ask),
+        layers=model.layers,
+        heads=model.heads,
+        kv_heads={
+            layer: row.heads for row in layout.rows if row.kind in ("full", "window", "chunked") for layer in row.layers
+        },
+        drafts=False,
+    )
+
+
+def _absorbed(tensors: tuple[Tensor, ...]) -> list[Tensor]:
+    """The copy, in 16 bits, of the projection that latent attention folds into its queries and outputs (w_kc, w_vc)."""
+    return [
+        msgspec.structs.replace(tensor, bytes=2 * tensor.rows * tensor.columns)
+        for tensor in tensors
+        if _FUSED_LATENT in tensor.name and tensor.columns > 1
+    ]
+
+
+def is_multimodal(model: Model) -> bool:
+    """Whether the architecture's name is one of those that take images, audio or video."""
+    return any(name.endswith("ForConditionalGeneration") for name in model.architectures)
+
+
+def overhead(deployment: Deployment) -> tuple[Taken, ...]:
+    """What is held before the pools are sized. The share that SGLang leaves free is of what these lines leave.
+
+    Activations and CUDA graphs are not among them: they live in the share that is left free.
+    """
+    ask, gpu = deployment.ask, deployment.gpu
+    share_claimed = deployment.share or 1.0
+    found = [
+        _estimated(
+            "context",
+            (0.25, 0.6, 1.2),
+            share_claimed,
+            "CUDA context and libraries before the weights: public logs of 0.4.3 to 0.5.x state 0.4 GiB (L4) to 0.7 GiB"
+            " (H100) less than the card has",
+        )
+    ]
+    if (ask.tp or 1) * ask.pp > 1:
+        found.append(
+            _estimated(
+                "communication",
+                (0.1, 0.8, 3.0),
+                share_claimed,
+                'buffers between ranks; the line "Init torch distributed ends" states what they take: 0.13 GiB on four'
+                " L4 without peer access, more with custom all-reduce",
+            )
+        )
+    if is_multimodal(deployment.model) and release(ask) >= _MULTIMODAL_SINCE:
+        found.append(
+            Taken(
+                name="multimodal",
+                low=0,
+                bytes=100 * MIB,
+                high=1124 * MIB,
+                kind="estimated",
+                because="set aside for embeddings of images; 1 GiB more where their features travel over CUDA IPC",
+            )
+        )
+    others = round((ask.share_gib or 0) * GIB + (ask.share_fraction or 0) * gpu.usable_bytes) if gpu else 0
+    if others and gpu is not None:
+        left = round((gpu.usable_bytes - others) * (1 - share_claimed))
+        stated = max(0, gpu.usable_bytes - round(gpu.usable_bytes * share_claimed) - others)
+        found.append(
+            Taken(
+                name="left_beside_others",
+                low=left - stated,
+                bytes=left - stated,
+                high=left - stated,
+                kind="computed",
+                because="SGLang leaves its share of what others left free, not of the whole GPU",
+            )
+        )
+    return tuple(found)
+
+
+def _estimated(name: str, gibibytes: tuple[float, float, float], share_claimed: float, because: str) -> Taken:
+    low, guess, high = (round(amount * share_claimed * GIB) for amount in gibibytes)
+    return Taken(name=name, low=low, bytes=guess, high=high, kind="estimated", because=because)
