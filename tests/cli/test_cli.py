@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,7 @@ import msgspec
 import pytest
 
 import kvlab
-from kvlab.cli import names
+from kvlab.cli import load_verb, names
 from kvlab.core.plan import Plan
 
 CONFIG = json.dumps(
@@ -98,11 +100,51 @@ def test_no_colour_when_not_a_terminal(config: Path) -> None:
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_command_explains_itself(name: str) -> None:
-    done = run(name, "--help")
+def test_every_command_explains_itself_on_80_columns(name: str) -> None:
+    done = run(name, "--help", env={"COLUMNS": ""})
     assert done.returncode == 0
     assert "--json" in done.stdout
-    assert name in run("--help").stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_the_help_names_every_command_on_80_columns() -> None:
+    text = run("--help", env={"COLUMNS": "0"}).stdout
+    assert all(f"\n  {name} " in text for name in names())
+    assert max(map(len, text.splitlines())) <= 80
+    assert max(map(len, run("--help", env={"COLUMNS": "40"}).stdout.splitlines())) <= 40
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_option_with_a_value_states_its_default(name: str) -> None:
+    parser = argparse.ArgumentParser()
+    load_verb(name).arguments(parser)
+    silent = [
+        action.option_strings[0]
+        for action in parser._actions
+        if action.option_strings and action.nargs != 0 and not re.search("default|repeatable", action.help or "")
+    ]
+    assert set(silent) <= {"--attach"}  # another thing to do, not a value with a default
+
+
+@pytest.mark.parametrize(
+    ("env", "name"),
+    [
+        ({"PYTHONIOENCODING": "ascii"}, "modèle-模型-\U0001f9ea.json"),
+        ({"LC_ALL": "C", "LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}, "model.json"),
+    ],
+)
+def test_an_ascii_output_gets_ascii(tmp_path: Path, env: dict[str, str], name: str) -> None:
+    config = tmp_path / name
+    config.write_text(CONFIG)
+    for words in (("plan", config, "--pool-gib", "4"), ("gpus", "h100-80gb"), ("engines",), ("--help",)):
+        argv = [sys.executable, "-m", "kvlab", *map(str, words)]
+        done = subprocess.run(argv, capture_output=True, env={**os.environ, **env}, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.isascii()
+        assert b"Traceback" not in done.stderr
+    done = run("plan", config, "--pool-gib", "4", "--json", env=env)
+    assert done.stdout.isascii()
+    assert json.loads(done.stdout)["source"]["name"].endswith(config.name)
 
 
 @pytest.mark.parametrize("name", ["gpus", "engines"])
@@ -136,7 +178,7 @@ def test_a_device_is_written_to_and_not_replaced(config: Path) -> None:
 
 
 def test_odd_columns(config: Path) -> None:
-    for columns in ("abc", "1", "-5", ""):
+    for columns in ("abc", "0", "1", "-5", ""):
         assert run("plan", "--help", env={"COLUMNS": columns}).returncode == 0
         assert run("plan", config, env={"COLUMNS": columns}).returncode == 0
 

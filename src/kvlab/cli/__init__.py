@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 
 _PURPOSE = (
     "Plan the KV cache of a model, launch the engine, check the plan, measure A against B, gate on quality, report."
+)
+
+
+_EXPLAINED = (
+    "",
+    "kvlab COMMAND --help explains each. Every command takes --json and -o FILE.",
+    "Exit code: 0 answered, 1 a gate failed, 2 wrong input, 130 interrupted.",
 )
 
 
@@ -44,12 +52,15 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, TextIOWrapper):  # what an ASCII terminal cannot show is written out, not refused
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return _run(words)
     except KvlabError as error:
         return _complain(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        return _complain("interrupted; everything that was started has been stopped", 130)
+    except KeyboardInterrupt as stop:
+        advice = f"; {stop}" if str(stop) else ""
+        return _complain(f"interrupted; everything that was started has been stopped{advice}", 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -126,7 +137,7 @@ def deliver(answer: Answer, *, as_json: bool, output: str | None) -> int:
         if output:
             write_atomic(output, document)
         if as_json:
-            sys.stdout.write(document.decode())
+            sys.stdout.write(_encodable(document.decode()))
             sys.stdout.flush()
             return answer.exit_code
     from kvlab.reporting import terminal
@@ -139,10 +150,26 @@ def deliver(answer: Answer, *, as_json: bool, output: str | None) -> int:
     return answer.exit_code
 
 
+def _encodable(document: str) -> str:
+    """JSON that standard output can carry: where that is not UTF-8, with escapes for all that is not ASCII."""
+    if (sys.stdout.encoding or "utf-8").lower().startswith("utf"):
+        return document
+    points = (letter.encode("utf-16-be").hex() if ord(letter) > 0x7F else letter for letter in document)
+    return "".join(
+        point if len(point) == 1 else "".join(f"\\u{point[at : at + 4]}" for at in range(0, len(point), 4))
+        for point in points
+    )
+
+
 def _help() -> int:
-    print(f"usage: kvlab COMMAND [options]\n\n{_PURPOSE}\n\ncommands:")
+    from textwrap import fill
+
+    from kvlab.cli.command import help_width
+
+    width = help_width()
+    print(f"usage: kvlab COMMAND [options]\n\n{fill(_PURPOSE, width)}\n\ncommands:")
     for name in names():
-        print(f"  {name:<10} {load_verb(name).help}")
-    print("\nkvlab COMMAND --help explains each. Every command takes --json and -o FILE.")
-    print("Exit code: 0 answered, 1 a gate failed, 2 wrong input, 130 interrupted.")
+        print(fill(f"  {name:<10} {load_verb(name).help}", width, subsequent_indent=" " * 13))
+    for line in _EXPLAINED:
+        print(fill(line, width))
     return 0

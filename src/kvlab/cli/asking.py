@@ -8,6 +8,9 @@ from kvlab.cli.command import count, positive, tokens
 from kvlab.core.errors import BadInput
 from kvlab.core.plan import Ask
 
+_OWN = "(default: the engine's own)"
+_GPU = "chip-memory, as kvlab gpus lists them: h100-80gb, rtx4090-24gb, cpu (default: none, only costs are known)"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Every argument of contract `kvlab plan SOURCE`, source and --strict excepted."""
@@ -16,31 +19,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--engine-version", help="the version whose rules and log lines apply (default: the newest known)"
     )
-    where.add_argument("--gpu", help="chip-memory, as kvlab gpus lists them: h100-80gb, rtx4090-24gb, cpu")
-    where.add_argument("--gpu-gib", type=positive, help="usable memory of one GPU in GiB")
-    where.add_argument("--gpus", type=count, help="number of GPUs (tensor parallel unless said otherwise)")
-    for name, text in (
-        ("tp", "tensor"),
-        ("pp", "pipeline"),
-        ("dp", "data"),
-        ("dcp", "decode context"),
-        ("ep", "expert"),
+    where.add_argument("--gpu", help=_GPU)
+    where.add_argument("--gpu-gib", type=positive, help="usable memory of one GPU in GiB (default: that of --gpu)")
+    where.add_argument(
+        "--gpus", type=count, help="number of GPUs, tensor parallel unless said otherwise (default: --tp x --pp x --dp)"
+    )
+    for name, text, default in (
+        ("tp", "tensor", "what --gpus leaves"),
+        ("pp", "pipeline", "1"),
+        ("dp", "data", "1"),
+        ("dcp", "decode context", "1"),
+        ("ep", "expert", "1"),
     ):
-        where.add_argument(f"--{name}", type=count, help=f"{text} parallel size")
+        where.add_argument(f"--{name}", type=count, help=f"{text} parallel size (default: {default})")
     cache = parser.add_argument_group("cache")
-    cache.add_argument("--kv-dtype", help="cache dtype in the engine's own words (fp8, q8_0 ...)")
-    cache.add_argument("--context", help="longest request in tokens: 32768, 32k (k = 1,024), native")
-    cache.add_argument("--users", type=count, help="requests that should run together")
-    cache.add_argument("--block-size", type=count, help="tokens per block")
-    cache.add_argument("--max-num-batched-tokens", type=tokens("--max-num-batched-tokens"))
-    cache.add_argument("--max-num-seqs", type=count)
-    cache.add_argument("--no-prefix-caching", action="store_true")
-    cache.add_argument("--mamba-cache-mode", choices=("none", "align", "all"))
+    cache.add_argument("--kv-dtype", help="cache dtype in the engine's own words: fp8, q8_0 ... (default: its own)")
+    cache.add_argument(
+        "--context", help="longest request in tokens: 32768, 32k (k = 1,024) or native (default: native)"
+    )
+    cache.add_argument("--users", type=count, help="requests that should run together (default: not asked)")
+    cache.add_argument("--block-size", type=count, help=f"tokens per block {_OWN}")
+    cache.add_argument(
+        "--max-num-batched-tokens", type=tokens("--max-num-batched-tokens"), help=f"tokens per scheduler step {_OWN}"
+    )
+    cache.add_argument("--max-num-seqs", type=count, help=f"requests decoded together at most {_OWN}")
+    cache.add_argument("--no-prefix-caching", action="store_true", help="read every prompt in full")
+    cache.add_argument(
+        "--mamba-cache-mode",
+        choices=("none", "align", "all"),
+        help=f"recurrent states that are kept for reuse {_OWN}",
+    )
     memory = parser.add_argument_group("memory")
-    memory.add_argument("--util", type=positive, help="share of GPU memory that the engine claims")
-    memory.add_argument("--weights-gib", type=positive, help="weights of the whole model, when the source has none")
-    memory.add_argument("--overhead-gib", type=float, help="activations, graphs and context, when they are known")
-    memory.add_argument("--pool-gib", type=positive, help="cache pool per GPU as given: skips the budget")
+    memory.add_argument("--util", type=positive, help=f"share of GPU memory that the engine claims {_OWN}")
+    memory.add_argument(
+        "--weights-gib", type=positive, help="weights of the whole model (default: what the source holds or implies)"
+    )
+    memory.add_argument(
+        "--overhead-gib", type=float, help="activations, graphs and context together, as measured (default: estimated)"
+    )
+    memory.add_argument(
+        "--pool-gib", type=positive, help="cache pool per GPU as given (default: what the memory leaves)"
+    )
     memory.add_argument(
         "--share",
         action="append",
@@ -50,14 +69,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="memory of each GPU that a trainer or another engine holds: 20 (GiB) or 30%%; repeatable",
     )
     llama = parser.add_argument_group("llama.cpp")
-    llama.add_argument("--parallel", type=count, help="slots (-np)")
+    llama.add_argument("--parallel", type=count, help="slots, -np (default: --users, what --pool-gib holds, or 4)")
     llama.add_argument(
-        "--kv-unified", action=argparse.BooleanOptionalAction, help="one pool for all slots, or one each"
+        "--kv-unified",
+        action=argparse.BooleanOptionalAction,
+        help="one pool for all slots, or one each (default: one, unless slots, users or a pool are named)",
     )
-    llama.add_argument("--kv-dtype-k", help="cache type of keys alone")
-    llama.add_argument("--kv-dtype-v", help="cache type of values alone")
+    llama.add_argument("--kv-dtype-k", help="cache type of keys alone (default: --kv-dtype)")
+    llama.add_argument("--kv-dtype-v", help="cache type of values alone (default: --kv-dtype)")
     llama.add_argument("--swa-full", action="store_true", help="window layers keep the whole context")
-    llama.add_argument("--ubatch", type=count, help="tokens per micro-batch")
+    llama.add_argument("--ubatch", type=count, help="tokens per micro-batch (default: 512)")
     parser.add_argument(
         "--engine-arg",
         action="append",

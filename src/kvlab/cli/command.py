@@ -29,10 +29,15 @@ class Command(NamedTuple):
     run: Callable[[argparse.Namespace], Answer]
 
 
+def help_width() -> int:
+    """Characters of a line of help: COLUMNS where that is a width at all, else 80."""
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdecimal() and int(columns) > 20 else 80
+
+
 def _formatter(prog: str) -> argparse.HelpFormatter:
     """A stated width: argparse would import shutil and its archive formats to ask for the terminal's."""
-    columns = os.environ.get("COLUMNS", "")
-    return argparse.HelpFormatter(prog, width=int(columns) if columns.isdecimal() and int(columns) > 20 else 100)
+    return argparse.HelpFormatter(prog, width=help_width())
 
 
 class Parser(argparse.ArgumentParser):

@@ -16,18 +16,22 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", help="a Hub id, a folder, a config.json or a .gguf file")
-    parser.add_argument("--a", action="append", default=[], metavar="NAME=VALUE", help="what arm A sets (repeatable)")
-    parser.add_argument("--b", action="append", default=[], metavar="NAME=VALUE", help="what arm B sets: kv-dtype=q8_0")
+    parser.add_argument(
+        "--a", action="append", default=[], metavar="NAME=VALUE", help="what arm A sets; repeatable (default: nothing)"
+    )
+    parser.add_argument(
+        "--b", action="append", default=[], metavar="NAME=VALUE", help="what arm B sets: kv-dtype=q8_0; repeatable"
+    )
     parser.add_argument("--lab", default="kvlab-lab", help="folder of the experiment (default: kvlab-lab)")
     parser.add_argument("--gate", action="store_true", help="exit 1 when B is worse")
     load = parser.add_argument_group("load")
-    load.add_argument("--prompts", metavar="FILE", help="prompts to send instead of random tokens")
+    load.add_argument("--prompts", metavar="FILE", help="prompts to send (default: random tokens)")
     load.add_argument("--num-prompts", type=count, default=32, help="requests in every run (default: 32)")
     load.add_argument("--input-tokens", type=tokens("--input-tokens"), default=512, help="(default: 512)")
     load.add_argument("--output-tokens", type=tokens("--output-tokens"), default=64, help="(default: 64)")
     load.add_argument("--concurrency", type=count, help="closed loop: requests in flight (default: 8)")
-    load.add_argument("--rate", type=positive, help="open loop: requests a second")
-    load.add_argument("--seed", type=int, default=0)
+    load.add_argument("--rate", type=positive, help="open loop: requests a second (default: closed loop)")
+    load.add_argument("--seed", type=int, default=0, help="of prompts and arrivals (default: 0)")
     gates = parser.add_argument_group("quality and prefix")
     gates.add_argument("--no-quality", action="store_true", help="leave the quality gate out")
     gates.add_argument("--quality-prompts", metavar="FILE", help="prompts of the gate (default: the 48 shipped)")

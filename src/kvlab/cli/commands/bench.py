@@ -20,20 +20,27 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", help="address of an OpenAI-compatible server")
     parser.add_argument("--engine", help="whose metrics and tokenizer to use (default: as the server says)")
     parser.add_argument("--model", help="the name that the server knows the model by (default: the first it lists)")
-    parser.add_argument("--endpoint", choices=("completions", "chat"), default="completions")
-    parser.add_argument("--dataset", choices=("random", "prompts", "shared-prefix"), default="random")
-    parser.add_argument("--prompts", metavar="FILE", help="the prompts of --dataset prompts")
+    parser.add_argument(
+        "--endpoint", choices=("completions", "chat"), default="completions", help="(default: completions)"
+    )
+    parser.add_argument(
+        "--dataset",
+        choices=("random", "prompts", "shared-prefix"),
+        default="random",
+        help="what to send (default: random)",
+    )
+    parser.add_argument("--prompts", metavar="FILE", help="the prompts of --dataset prompts (default: none)")
     parser.add_argument("--num-prompts", type=count, help="requests (default: 64, or every prompt of the file)")
     parser.add_argument("--input-tokens", type=tokens("--input-tokens"), default=1024, help="(default: 1024)")
     parser.add_argument("--output-tokens", type=tokens("--output-tokens"), default=128, help="(default: 128)")
     parser.add_argument("--prefix-tokens", type=tokens("--prefix-tokens"), default=512, help="(default: 512)")
     parser.add_argument("--prefixes", type=count, default=1, help="different shared prefixes (default: 1)")
     parser.add_argument("--concurrency", type=count, help="closed loop: requests in flight (default: 8)")
-    parser.add_argument("--rate", type=positive, help="open loop: requests a second, Poisson")
+    parser.add_argument("--rate", type=positive, help="open loop: requests a second, Poisson (default: closed loop)")
     parser.add_argument("--warm-up", type=int, default=4, help="requests sent first and discarded (default: 4)")
     parser.add_argument("--no-ignore-eos", action="store_true", help="let the model end its answers")
     parser.add_argument("--timeout", type=positive, default=600.0, help="seconds a request may take (default: 600)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of prompts and arrivals (default: 0)")
 
 
 def _dataset(options: argparse.Namespace) -> Dataset:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("log", help="the engine's start-up log, - for standard input, or the URL of a running server")
     parser.add_argument(
-        "--plan", metavar="FILE", help="a plan written by kvlab plan --json; without it, what the log says"
+        "--plan", metavar="FILE", help="a plan written by kvlab plan --json (default: none, only what the log says)"
     )
-    parser.add_argument("--engine", help="whose log it is, when the lines do not tell")
+    parser.add_argument("--engine", help="whose log it is (default: as the lines tell)")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a line differs or no size is confirmed")
 
 

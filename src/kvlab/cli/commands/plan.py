@@ -22,7 +22,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--strict", action="store_true", help="exit 1 unless one request, and all --users, fit without a doubt"
     )
     backwards = parser.add_argument_group(
-        "which GPUs (--users and --context without --gpu, or with --gpu 'h100*,mi3*' or --gpu 'amd,')"
+        "which GPUs (--users without --gpu, or with --gpu 'h100*,mi3*' or 'amd,')"
     )
     backwards.add_argument(
         "--price", action="append", default=[], metavar="GPU=USD", help="dollars an hour for one GPU; repeatable"

@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", nargs="+", help="a model to launch twice (with --b), or the addresses of A and of B")
-    parser.add_argument("--a", action="append", default=[], metavar="NAME=VALUE", help="what arm A sets (repeatable)")
-    parser.add_argument("--b", action="append", default=[], metavar="NAME=VALUE", help="what arm B sets: kv-dtype=q8_0")
+    parser.add_argument(
+        "--a", action="append", default=[], metavar="NAME=VALUE", help="what arm A sets; repeatable (default: nothing)"
+    )
+    parser.add_argument(
+        "--b", action="append", default=[], metavar="NAME=VALUE", help="what arm B sets: kv-dtype=q8_0; repeatable"
+    )
     parser.add_argument("--prompts", metavar="FILE", help="prompts of the gate (default: the 48 shipped)")
     parser.add_argument("--max-tokens", type=count, default=64, help="longest answer (default: 64)")
     parser.add_argument(
