@@ -60,6 +60,8 @@ def _blocks(tokens: int, block: int, ask: Ask) -> int:
 
 def _check_layout(model: Model, layout: Layout, ask: Ask) -> None:
     """Raises BadInput for caches whose layout in TensorRT-LLM is not known here, and for heads that do not divide."""
+    if model.weight_format == "gguf":
+        raise BadInput("TensorRT-LLM serves Hugging Face checkpoints, not GGUF files; give the folder or the Hub id")
     other = sorted({row.kind for row in layout.rows if row.kind not in _ATTENTION})
     if other or layout.pooled:
         what = "pooled latents" if layout.pooled else " and ".join(other)
@@ -133,6 +135,7 @@ def _expects(
     rows += [
         _exact("kv_tokens", capacity.tokens, "tokens", f"whole blocks of {block} tokens that the pool holds", 0.5),
         _exact("num_gpu_blocks", capacity.num_blocks, "blocks", "tokens of the pool over tokens_per_block", 0.5),
+        _exact("max_concurrency", capacity.max_concurrency, "requests", "not printed: blocks over a request's", 0.005),
     ]
     if storage.name != "nvfp4":  # whether the line counts the scales is not known
         size = capacity.tokens * per_token
