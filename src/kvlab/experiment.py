@@ -210,10 +210,10 @@ class Experiment:
         self._on_step(self._at)
 
     def _load_progress(self, progress: Progress) -> None:
-        self._count_progress(progress.done, progress.total)
+        self._count_progress(progress.done, progress.total, progress.text)
 
-    def _count_progress(self, done: int, total: int) -> None:
-        self._on_step(msgspec.structs.replace(self._at, done=done, total=total))
+    def _count_progress(self, done: int, total: int, phase: str = "") -> None:
+        self._on_step(msgspec.structs.replace(self._at, done=done, total=total, phase=phase))
 
 
 _SITTINGS = "sittings.json"

@@ -45,6 +45,8 @@ class Step(msgspec.Struct, frozen=True):
     text: str
     done: int = 0
     total: int = 0
+    phase: str = ""
+    """What is counted by `done` and `total`, when a step counts several things."""
 
 
 OnStep = Callable[[Step], None]

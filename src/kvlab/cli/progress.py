@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from kvlab.load.spec import Progress
 from kvlab.settings import OnStep, Step
@@ -19,14 +20,22 @@ def steps() -> Iterator[OnStep]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         whole = bars.add_task("planning", total=None)
         part = bars.add_task("", total=None, visible=False)
 
         def show(step: Step) -> None:
-            bars.update(whole, completed=step.number, total=step.steps, description=step.text)
-            bars.update(part, completed=step.done, total=step.total or None, visible=step.total > 0)
+            several = step.steps > 1
+            bars.update(whole, completed=step.number, total=step.steps, description=step.text, visible=several)
+            label = step.phase or ("requests" if several else step.text)
+            bars.update(
+                part,
+                completed=step.done,
+                total=step.total or None,
+                description=f"  {label}" if several else label,
+                visible=step.total > 0 or not several,
+            )
 
         yield show
 
@@ -36,9 +45,11 @@ class _Lines:
         self._last = ""
 
     def step(self, step: Step) -> None:
-        if step.text != self._last:
-            self._last = step.text
-            sys.stderr.write(f"[{min(step.number + 1, step.steps)}/{step.steps}] {step.text}\n")
+        counted = step.phase.partition(",")[0]  # a line for every failure would be a log
+        text = ": ".join(filter(None, (step.text, counted)))
+        if text != self._last:
+            self._last = text
+            sys.stderr.write(f"[{min(step.number + 1, step.steps)}/{step.steps}] {text}\n")
             sys.stderr.flush()
 
 
@@ -46,12 +57,7 @@ class _Lines:
 def load() -> Iterator[Callable[[Progress], None]]:
     """A display for one load run: prompts made, warm-up, requests done and failed."""
     with steps() as show:
-
-        def tell(progress: Progress) -> None:
-            failed = f", {progress.failed} failed" if progress.failed else ""
-            show(Step(0, 1, f"{progress.phase}{failed}", progress.done, progress.total))
-
-        yield tell
+        yield lambda progress: show(Step(0, 1, "", progress.done, progress.total, progress.text))
 
 
 @contextmanager
@@ -59,3 +65,13 @@ def counted(text: str) -> Iterator[Callable[[int, int], None]]:
     """A display for a plain count."""
     with steps() as show:
         yield lambda done, total: show(Step(0, 1, text, done, total))
+
+
+@contextmanager
+def resumable(lab: Path) -> Iterator[None]:
+    """While an experiment works in `lab`: an interruption says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        advice = f"the same command takes {lab} up where it stopped; delete the folder to start over"
+        raise KeyboardInterrupt(advice if lab.exists() else "") from None

@@ -69,6 +69,12 @@ class Progress(msgspec.Struct, frozen=True):
     total: int
     failed: int = 0
 
+    @property
+    def text(self) -> str:
+        """What is counted, in words, with the failed requests."""
+        failed = f", {self.failed} failed" if self.failed else ""
+        return {"prompts": "prompts made", "warm-up": "warm-up requests", "load": "requests"}[self.phase] + failed
+
 
 OnProgress = Callable[[Progress], None]
 

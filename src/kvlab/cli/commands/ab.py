@@ -78,7 +78,7 @@ def _run(options: argparse.Namespace) -> Answer:
         prefix_rounds=None if options.no_prefix else 4,
         prefix_tokens=options.prefix_tokens,
     )
-    with progress.steps() as on_step:
+    with progress.resumable(Path(options.lab)), progress.steps() as on_step:
         record = api.ab(settings, options.lab, command=("kvlab", *sys.argv[1:]), on_step=on_step)
     found = record.ab
 

@@ -21,7 +21,7 @@ def _run(options: argparse.Namespace) -> Answer:
     from kvlab.cli import progress
 
     lab = showcase.folder(Path(options.lab))
-    with progress.steps() as on_step:
+    with progress.resumable(lab), progress.steps() as on_step:
         record = api.demo(lab, on_step=on_step)
 
     def show() -> RenderableType:
