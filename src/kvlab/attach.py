@@ -9,8 +9,11 @@ from kvlab import engines
 from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.observation import Observation, Seen
 from kvlab.load import clock
+from kvlab.load.address import base_url
 from kvlab.load.client import Connections
+from kvlab.load.pages import METRICS_BYTES, body
 from kvlab.load.reply import shorten
+from kvlab.load.sampler import believed
 from kvlab.load.server import contact
 
 if TYPE_CHECKING:
@@ -27,11 +30,9 @@ def read_server(url: str, engine: str | None = None) -> Observation:
     """
 
     async def main(_: Callable[[], float]) -> Observation:
-        async with Connections(_SECONDS) as connections:
+        async with Connections(_SECONDS, url) as connections:
             server = await contact(connections.fresh, url, None)
             name = engine or server.engine
-            if None not in (engine, server.engine) and engine != server.engine:
-                raise BadInput(f"{server.url} says that it is {server.engine}, not {engine}; check the address")
             if name is None:
                 raise BadInput(f"{server.url} does not say which engine it is; name it with --engine")
             if server.engine not in (None, name):
@@ -45,8 +46,8 @@ def read_words(url: str, engine: str) -> dict[str, float] | None:
     """kvlab's words for what the engine's metrics say at this moment; None when the server does not answer."""
 
     async def main(_: Callable[[], float]) -> dict[str, float]:
-        async with Connections(_SECONDS) as connections:
-            return engines.metric_map(engine).read(await _pages(connections.fresh, url, engine))
+        async with Connections(_SECONDS, url) as connections:
+            return believed(engines.metric_map(engine).read(await _pages(connections.fresh, base_url(url), engine)))
 
     try:
         return clock.run(main)
@@ -59,7 +60,7 @@ async def _read(session: ClientSession, url: str, engine: str) -> Observation:
     source = " ".join(pages)
     seen = tuple(
         Seen(name=name, value=value, unit="", line=source)
-        for name, value in sorted(engines.metric_map(engine).read(pages).items())
+        for name, value in sorted(believed(engines.metric_map(engine).read(pages)).items())
     )
     return Observation(engine=engine, seen=seen)
 
@@ -79,8 +80,8 @@ async def _page(session: ClientSession, url: str) -> str | None:
 
     try:
         async with session.get(url) as answer:
-            return await answer.text() if answer.status == 200 else None
-    except (ClientError, TimeoutError, UnicodeDecodeError) as error:
+            return (await body(answer, METRICS_BYTES)).decode(errors="replace") if answer.status == 200 else None
+    except (ClientError, TimeoutError) as error:
         raise ServerRefused(
             f"{url} did not answer as a metrics page does: {shorten(str(error)) or type(error).__name__}"
         ) from None

@@ -10,6 +10,7 @@ from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.plan import Plan
 from kvlab.core.quality import Quality, QualityPrompt
 from kvlab.launch import DYING_SECONDS, start
+from kvlab.load.address import base_url
 from kvlab.preflight import check_installed
 from kvlab.settings import ArmName, OnStep, Step
 
@@ -49,11 +50,10 @@ def gate_plans(plans: dict[ArmName, Plan], prompts: tuple[QualityPrompt, ...], *
 
 def gate_servers(a: str, b: str, prompts: tuple[QualityPrompt, ...], *, how: How) -> Quality:
     """The same on two servers that run already. A answers twice without a restart, which the floor cannot see."""
-    if a == b:
+    if base_url(a) == base_url(b):
         raise BadInput("both arms are the same server; give the address of A and the address of B")
-    first, candidate, second = (
-        _answers(url, prompts, Step(number, 3, f"answers of {url}"), how) for number, url in enumerate((a, b, a))
-    )
+    steps = [(url, Step(number, 3, f"answers of {base_url(url)}")) for number, url in enumerate((a, b, a))]
+    first, candidate, second = (_answers(url, prompts, step, how) for url, step in steps)
     return judge_quality(first, second, candidate, max_tokens=how.max_tokens, seed=SEED)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from kvlab.core.errors import BadInput, EngineFailed, ServerRefused
@@ -152,6 +152,8 @@ def judge_prefix(rows: Sequence[RequestRow], pool: PoolUse, *, warm: int) -> Pre
     verdict, because = _verdict(speedup, cached, source)
     if failed:
         because += f"; {len(failed)} of {len(rows)} requests failed ({failed[0].error})"
+    if doubted := [row.doubt for row in rows if row.doubt is not None]:
+        because += f"; of {len(doubted)} answers the numbers were left out ({doubted[0]})"
     return Prefix(
         rounds=len(rows) // (warm + 1),
         requests=tuple(requests),
@@ -185,18 +187,20 @@ def _cached_share(requests: Sequence[PrefixRequest], pool: PoolUse) -> tuple[flo
     The answers' own usage if they state it. Otherwise the counters of /metrics, which cover the whole run: the cold
     requests' tokens are taken out, since fresh prefixes cannot hit.
     """
-    counted = [
-        (request.cached_tokens, request.prompt_tokens)
-        for request in requests
-        if request.position > 0 and request.cached_tokens is not None and request.prompt_tokens
-    ]
+    counted = _counted(request for request in requests if request.position > 0)
     if counted:
         return sum(cached for cached, _ in counted) / sum(tokens for _, tokens in counted), "the answers' usage"
     every = sum(request.prompt_tokens or 0 for request in requests)
     warm = sum(request.prompt_tokens or 0 for request in requests if request.position > 0)
-    if pool.prefix_hit_rate is None or not warm:
+    if pool.prefix_hit_rate is None or not 0 <= pool.prefix_hit_rate <= 1 or not warm:
         return None, "nobody"
     return min(1.0, pool.prefix_hit_rate * every / warm), "the engine's counters"
+
+
+def _counted(requests: Iterable[PrefixRequest]) -> list[tuple[int, int]]:
+    """(cached, all) prompt tokens of the requests whose usage states both, and states what can be."""
+    pairs = [(request.cached_tokens, request.prompt_tokens) for request in requests]
+    return [(cached, whole) for cached, whole in pairs if cached is not None and whole and 0 <= cached <= whole]
 
 
 def _verdict(speedup: Interval, cached: float | None, source: str) -> tuple[Code, str]:
@@ -223,11 +227,7 @@ def _verdict(speedup: Interval, cached: float | None, source: str) -> tuple[Code
 
 def _cold_hits(requests: Sequence[PrefixRequest]) -> str:
     """A remark when the cold requests were not cold."""
-    cold = [
-        (request.cached_tokens, request.prompt_tokens)
-        for request in requests
-        if request.position == 0 and request.cached_tokens is not None and request.prompt_tokens
-    ]
+    cold = _counted(request for request in requests if request.position == 0)
     hits = sum(cached for cached, _ in cold) / sum(tokens for _, tokens in cold) if cold else 0.0
     if hits < HITS:
         return ""

@@ -143,6 +143,14 @@ def test_counters_of_the_engine_stand_in_for_missing_usage() -> None:
     assert "the engine's counters" in found.because
 
 
+@pytest.mark.parametrize("cached", [-5, 1001, 1 << 41])
+def test_counts_that_cannot_be_are_no_share(cached: int) -> None:
+    found = judge_prefix(rows([0.2, 0.1, 0.1] * 3, cached), PoolUse(), warm=2)
+    assert found.cached_share is None
+    for rate in (-0.5, 1.5, float("nan")):
+        assert judge_prefix(rows([0.2, 0.1, 0.1] * 3), PoolUse(prefix_hit_rate=rate), warm=2).cached_share is None
+
+
 def test_a_contradiction_between_time_and_count_is_inconclusive() -> None:
     fast_uncached = judge_prefix(rows([7.0, 0.2, 0.2, 7.0, 0.2, 0.2], 0), PoolUse(), warm=2)
     assert fast_uncached.verdict == "inconclusive"

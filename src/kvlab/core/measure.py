@@ -29,6 +29,8 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int | None = None
     tokens_from: Literal["usage", "chunks"] | None = None
     """Who counted `output_tokens`: the server, or this client by the chunks of text that arrived."""
+    doubt: str | None = None
+    """What the server said of this request and cannot be true; its own counts are then left out."""
     finish_reason: str | None = None
     status: int | None = None
     error: str | None = None

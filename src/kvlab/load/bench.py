@@ -75,7 +75,7 @@ def bench(url: str, spec: BenchSpec, progress: OnProgress | None = None) -> Benc
         rows=result.rows,
         pool=result.pool,
         samples=result.samples,
-        remarks=tuple(remarks(spec, result)),
+        remarks=tuple(remarks(spec, ready.prompts, result)),
     )
 
 
@@ -90,7 +90,7 @@ def prepare(url: str, spec: BenchSpec, progress: OnProgress | None = None) -> Pr
     known = _from_file(data, spec) if isinstance(data, PromptsFile) else None
 
     async def main(_: Callable[[], float]) -> Prepared:
-        async with Connections(spec.load.timeout) as connections:
+        async with Connections(spec.load.timeout, url) as connections:
             server = await contact(connections.fresh, url, spec.load.model)
             if known is not None:
                 return Prepared(server=server, prompts=known, warm_up=_plain_warm_up(spec))
@@ -206,23 +206,44 @@ def _own(spec: BenchSpec, ready: Prepared, result: LoadResult) -> dict[str, obje
             row.prompt_tokens is not None and expected[row.prompt_id] not in (None, row.prompt_tokens) for row in good
         ),
         "errors": _errors(result.rows),
-        "remarks": remarks(spec, result),
+        "remarks": remarks(spec, ready.prompts, result),
         "client_cpu_seconds": result.client_cpu_seconds,
     }
 
 
-def remarks(spec: BenchSpec, result: LoadResult) -> list[str]:
+def remarks(spec: BenchSpec, prompts: Sequence[Prompt], result: LoadResult) -> list[str]:
     """What a reader of the numbers must know before believing them."""
-    found = []
+    found = _reused(spec.dataset, prompts)
     hits = result.pool.prefix_hit_rate
     if isinstance(spec.dataset, RandomTokens) and hits is not None and hits > _SUSPECT_HITS:
         found.append(
             f"{hits:.0%} of the prompt tokens came from the prefix cache, and these prompts share nothing: the server"
             " was sent them before. Restart it, or give another --seed"
         )
+    if doubted := [row.doubt for row in result.rows if row.doubt is not None]:
+        found.append(
+            f"{len(doubted)} of {len(result.rows)} answers state numbers that cannot be ({doubted[0]}): they are left"
+            " out, and output tokens counted by the chunks that arrived"
+        )
     if result.failed:
         found.append(f"{result.failed} of {len(result.rows)} requests failed; the latencies are those of the others")
     return found
+
+
+def _reused(data: Dataset, prompts: Sequence[Prompt]) -> list[str]:
+    """What is sent more than once: a server that caches prefixes answers it sooner than it would answer new text."""
+    different = len({(prompt.text, prompt.token_ids, repr(prompt.messages)) for prompt in prompts})
+    if different < len(prompts):
+        return [
+            f"{len(prompts) - different} of {len(prompts)} requests repeat a prompt of this run: a prefix cache answers"
+            " them sooner, so times to first token flatter the server; send each prompt once"
+        ]
+    if isinstance(data, SharedPrefix) and len(prompts) > data.prefixes:
+        return [
+            f"{len(prompts)} requests share {data.prefixes} prefix{'es' * (data.prefixes > 1)} of"
+            f" {data.prefix_tokens:,} tokens by design: most times to first token are those of a cached prefix"
+        ]
+    return []
 
 
 def _errors(rows: Sequence[RequestRow]) -> dict[str, int]:
@@ -239,6 +260,7 @@ def save(result: BenchResult, path: Path) -> Path:
     Each is complete or absent: it is written under another name first. Returns the path of the rows. Raises BadInput
     when the folder cannot be written to.
     """
+    store.check_target(path)
     rows = rows_beside(path)
     store.write_atomic(rows, b"".join(msgspec.json.encode(row) + b"\n" for row in result.rows))
     store.write_atomic(path, store.encode(result.metrics))

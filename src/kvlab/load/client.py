@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kvlab.core.measure import RequestRow
-from kvlab.load.reply import Reply, server_message, shorten
+from kvlab.load.address import authorization
+from kvlab.load.pages import without_secrets
+from kvlab.load.reply import Asked, Reply, server_message, shorten
 from kvlab.load.sse import EventSplitter
 
 if TYPE_CHECKING:
@@ -29,11 +31,12 @@ _AFTER_DONE_SECONDS = 0.5
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One request ready to be sent: its place in the run and its encoded body."""
+    """One request ready to be sent: its place in the run, its encoded body, and what an answer to it can be."""
 
     index: int
     prompt_id: str
     body: bytes
+    asked: Asked = Asked()
 
 
 def api_key() -> str | None:
@@ -46,13 +49,14 @@ class Connections:
 
     Some servers close a connection after a few streamed answers without saying so (llama.cpp after two). A request that
     meets such a closing is sent again on a new connection, and from then on nothing is reused. `timeout` seconds bound
-    each request as a whole.
+    each request as a whole. A user name and password in the server's address `url` are sent in place of an API key.
     """
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, url: str = "") -> None:
+        sent = authorization(url) if url else None
         self.reuse = True
-        self.fresh = _session(timeout, reuse=False)
-        self._kept = _session(timeout, reuse=True)
+        self.fresh = _session(timeout, sent, reuse=False)
+        self._kept = _session(timeout, sent, reuse=True)
 
     @property
     def session(self) -> ClientSession:
@@ -67,14 +71,14 @@ class Connections:
         await self._kept.close()
 
 
-def _session(timeout: float, *, reuse: bool) -> ClientSession:
+def _session(timeout: float, credentials: str | None, *, reuse: bool) -> ClientSession:
     from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
     # Compressed streams arrive in the compressor's rhythm, not in the engine's.
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     key = api_key()
-    if key is not None:
-        headers["Authorization"] = f"Bearer {key}"
+    if credentials is not None or key is not None:
+        headers["Authorization"] = credentials or f"Bearer {key}"
     return ClientSession(
         connector=TCPConnector(limit=0, keepalive_timeout=_KEEP_IDLE_SECONDS, ttl_dns_cache=None)
         if reuse
@@ -105,13 +109,14 @@ class Client:
         """One request, due `scheduled` seconds after the start, or due when it is sent. Failures become `error`."""
         from kvlab.load.body import TimedBody
 
-        reply = Reply(self._keep_text)
+        reply = Reply(self._keep_text, call.asked)
         body = TimedBody(call.body)
         session = self._connections.session
         status, error = await self._stream(session, body, reply)
         if error is not None and error.startswith("cut") and status is None and session is not self._connections.fresh:
             self._connections.reuse = False
             status, error = await self._stream(self._connections.fresh, body, reply)
+        reply.settle()
         sent = body.sent - self._start
         due = sent if scheduled is None else scheduled
         return self._row(call, (due, sent), (reply, status, error or reply.verdict()))
@@ -150,6 +155,7 @@ class Client:
         while reply.error is None:
             data = await content.readany()
             now = arrival()
+            reply.received(len(data), events.waiting)
             if not data:
                 for payload in events.close():
                     take(payload, now)
@@ -185,10 +191,11 @@ class Client:
             prompt_tokens=reply.prompt_tokens,
             output_tokens=tokens if tokens or complete else None,
             cached_tokens=reply.cached_tokens,
+            doubt=reply.doubt,
             tokens_from=None if not tokens else "chunks" if reply.output_tokens is None else "usage",
             finish_reason=reply.finish_reason,
             status=status,
-            error=None if error is None else _without_key(error),
+            error=None if error is None else without_secrets(error, self._connections.fresh),
             text=None if reply.texts is None else "".join(reply.texts),
         )
 
@@ -212,9 +219,3 @@ async def _drain(response: ClientResponse) -> None:
 
 async def _refusal(response: ClientResponse) -> str:
     return server_message(await response.content.read(_ERROR_BODY_BYTES)) or response.reason or "no message"
-
-
-def _without_key(message: str) -> str:
-    # Some servers repeat the key that they refuse.
-    key = api_key()
-    return message.replace(key, "***") if key else message

@@ -54,7 +54,16 @@ def compare(a: Path, b: Path, *, seed: int = 0) -> Compare:
         b=ComparedFile(str(b), second.format),
         rows=tuple(rows),
         left_out=tuple(left_out),
+        remarks=_same(a, b),
     )
+
+
+def _same(a: Path, b: Path) -> tuple[str, ...]:
+    if a.samefile(b):
+        return ("A and B are the same file: there is nothing to compare",)
+    if a.read_bytes() == b.read_bytes():
+        return ("A and B hold the same bytes: one is a copy of the other, so there is nothing to compare",)
+    return ()
 
 
 def _why_left_out(metric: str, a: Result, b: Result) -> str | None:

@@ -14,6 +14,8 @@ from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.load.client import connect_problem
 from kvlab.load.clock import first_error
 from kvlab.load.datasets import RandomTokens, SharedPrefix
+from kvlab.load.pages import TOKENS_BYTES
+from kvlab.load.pages import body as body_of
 from kvlab.load.reply import server_message
 from kvlab.load.server import Server
 from kvlab.load.spec import Prompt
@@ -72,7 +74,7 @@ class Tokenizer:
         url = self._server.url + path
         try:
             async with self._session.post(url, data=msgspec.json.encode(body), allow_redirects=False) as response:
-                answer = await response.read()
+                answer = await body_of(response, TOKENS_BYTES)
                 if response.status != 200:
                     raise ServerRefused(f"{url} answered {response.status}: {server_message(answer[:4096])}")
         except aiohttp.ClientConnectorError as problem:
@@ -81,7 +83,7 @@ class Tokenizer:
             raise ServerRefused(f"{url} did not answer: {type(problem).__name__}") from None
         try:
             return msgspec.json.decode(answer)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             raise ServerRefused(f"{url} did not answer with JSON: {server_message(answer[:200])}") from None
 
 

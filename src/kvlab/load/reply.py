@@ -10,7 +10,21 @@ import msgspec
 from kvlab.load.spec import Prompt
 
 _BROKEN_FINISH = ("abort", "error")
+_LONGEST_EVENT = 4 << 20
+"""Bytes of one event: thousands of times one token's."""
+_TOKEN_BYTES = 16 << 10
+_SPARE_TOKENS = 1000
+_TEMPLATE_TOKENS = 1 << 16
+"""Room for what a chat template, or a system prompt of the server, adds to a prompt."""
+"""An answer may hold this many bytes for each token asked for, and for so many more."""
 _TAGS = re.compile(r"(?is)<(script|style).*?</\1>|<[^>]*>")
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The most tokens that an answer and its prompt can have."""
+
+    output_tokens: int = 1 << 40
+    prompt_tokens: int = 1 << 40
 
 
 class _Details(msgspec.Struct):
@@ -49,10 +63,13 @@ _decode = msgspec.json.Decoder(_Event).decode
 class Reply:
     """Collects one answer. Moments are `time.perf_counter()` readings."""
 
-    __slots__ = ("cached_tokens", "chunks", "error", "finish_reason", "finished", "first", "gaps", "last",
-                 "output_tokens", "prompt_tokens", "texts")  # fmt: skip
+    __slots__ = ("asked", "bytes", "cached_tokens", "chunks", "doubt", "error", "finish_reason", "finished", "first",
+                 "gaps", "last", "output_tokens", "prompt_tokens", "texts")  # fmt: skip
 
-    def __init__(self, keep_text: bool) -> None:
+    def __init__(self, keep_text: bool, asked: Asked | None = None) -> None:
+        self.asked = asked or Asked()
+        self.bytes = 0
+        self.doubt: str | None = None
         self.first: float | None = None
         self.last = 0.0
         self.gaps: list[float] = []
@@ -65,6 +82,15 @@ class Reply:
         self.cached_tokens: int | None = None
         self.texts: list[str] | None = [] if keep_text else None
 
+    def received(self, count: int, waiting: int) -> None:
+        """`count` more bytes, `waiting` of them in an event without an end. Sets `error` when no answer is so long."""
+        self.bytes += count
+        if waiting > _LONGEST_EVENT:
+            self.error = f"bad event: it has no end after {waiting:,} bytes"
+        elif self.bytes > (self.asked.output_tokens + _SPARE_TOKENS) * _TOKEN_BYTES:
+            asked = self.asked.output_tokens
+            self.error = f"endless: {self.bytes:,} bytes arrived for an answer of at most {asked:,} tokens"
+
     def take(self, payload: bytes, now: float) -> None:
         """One event that arrived at `now`. Sets `error` when it is not what an OpenAI-compatible server sends."""
         if payload == b"[DONE]":
@@ -72,8 +98,8 @@ class Reply:
             return
         try:
             event = _decode(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-            self.error = f"bad event: {problem}: {shorten(payload.decode(errors='replace'))}"
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+            self.error = f"bad event: {problem}: {shorten(payload[:4096].decode(errors='replace'))}"
             return
         if event.choices:
             self._choice(event.choices[0], now)
@@ -117,6 +143,25 @@ class Reply:
         if usage.prompt_tokens_details is not None:
             self.cached_tokens = usage.prompt_tokens_details.cached_tokens
 
+    def settle(self) -> None:
+        """Drop the counts that cannot be true, and say so in `doubt`. To be called when the answer is over."""
+        # A token without text still arrives in a chunk of some bytes.
+        most = max(self.asked.output_tokens, self.bytes)
+        if self.output_tokens is not None and not 0 <= self.output_tokens <= most:
+            self._disbelieve(f"completion_tokens {self.output_tokens}")
+            self.output_tokens = None
+        if self.prompt_tokens is not None and not 0 <= self.prompt_tokens <= self.asked.prompt_tokens:
+            self._disbelieve(f"prompt_tokens {self.prompt_tokens}")
+            self.prompt_tokens = self.cached_tokens = None
+        cached, whole = self.cached_tokens, self.prompt_tokens
+        if cached is not None and not 0 <= cached <= (self.asked.prompt_tokens if whole is None else whole):
+            self._disbelieve(f"cached_tokens {cached} of {whole}")
+            self.cached_tokens = None
+
+    def _disbelieve(self, what: str) -> None:
+        said = f"usage states {what}, which cannot be"
+        self.doubt = said if self.doubt is None else f"{self.doubt}; {said}"
+
     def verdict(self) -> str | None:
         """Why the answer cannot be used; None for a complete one."""
         if self.error is not None:
@@ -126,6 +171,13 @@ class Reply:
         if not (self.chunks if self.output_tokens is None else self.output_tokens) or self.first is None:
             return "empty: the answer holds no token"
         return None
+
+
+def answerable(prompt: Prompt, body: bytes) -> Asked:
+    """What an answer to `prompt`, sent as `body`, can state: no tokenizer makes more tokens than there are bytes."""
+    if any(not isinstance(message.get("content"), str) for message in prompt.messages or ()):
+        return Asked(output_tokens=prompt.output_tokens)  # images and tools: their tokens are not in the body
+    return Asked(output_tokens=prompt.output_tokens, prompt_tokens=len(body) + _TEMPLATE_TOKENS)
 
 
 def request_body(prompt: Prompt, model: str, chat: bool) -> dict[str, object]:
@@ -147,13 +199,13 @@ def server_message(body: bytes) -> str:
     """The server's own words out of an error body, shortened to one line."""
     try:
         document: object = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return shorten(body.decode(errors="replace"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return shorten(body[:4096].decode(errors="replace"))
     # {"error": {"message": ...}}, {"error": "..."}, {"message": ...} and FastAPI's {"detail": ...} are all in use.
     for key in ("error", "message", "detail"):
         if isinstance(document, dict) and key in document:
             document = document[key]
-    return shorten(document if isinstance(document, str) else body.decode(errors="replace"))
+    return shorten(document[:4096] if isinstance(document, str) else body[:4096].decode(errors="replace"))
 
 
 def shorten(text: str, limit: int = 160) -> str:

@@ -17,7 +17,7 @@ from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.measure import PoolUse, RequestRow
 from kvlab.load import clock
 from kvlab.load.client import Call, Client, Connections
-from kvlab.load.reply import request_body
+from kvlab.load.reply import answerable, request_body
 from kvlab.load.sampler import Sampler, pool_use
 from kvlab.load.schedule import poisson_arrivals
 from kvlab.load.server import Server, contact
@@ -48,7 +48,7 @@ def run_load(
         raise BadInput("there is no prompt to send")
 
     async def main(arrival: Callable[[], float]) -> LoadResult:
-        async with Connections(spec.timeout) as connections:
+        async with Connections(spec.timeout, url) as connections:
             server = await contact(connections.fresh, url, spec.model)
             run = _Run(connections, server, spec, arrival, progress)
             if warm_up:
@@ -134,7 +134,8 @@ class _Run:
             body["temperature"] = self._spec.temperature
         if self._spec.ignore_eos:
             body["ignore_eos"] = True
-        return Call(index=index, prompt_id=prompt.id, body=msgspec.json.encode(body | self._spec.extra))
+        encoded = msgspec.json.encode(body | self._spec.extra)
+        return Call(index=index, prompt_id=prompt.id, body=encoded, asked=answerable(prompt, encoded))
 
     async def _closed(self, client: Client, calls: Sequence[Call], concurrency: int) -> None:
         waiting = iter(calls)

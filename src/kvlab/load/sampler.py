@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from kvlab.core.engine import MetricMap
-from kvlab.core.errors import BadInput
+from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.measure import MetricSample, PoolUse
+from kvlab.load.pages import METRICS_BYTES, body
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
 _SECONDS = 5.0
+_MOST_HELD = 256 << 20
+"""Bytes of compressed pages of one run; later pages are not kept."""
+_MOST = 1 << 60
+_FULL = 1.001
+"""A ratio of 1, rounded."""
 
 
 class Sampler:
@@ -31,6 +37,7 @@ class Sampler:
         self._metrics = metrics
         self._pause = pause
         self._seen: list[tuple[float, dict[str, bytes]]] = []
+        self._held = 0
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -60,7 +67,7 @@ class Sampler:
                 values = self._metrics.read(texts)
             except BadInput:
                 continue
-            if values:
+            if values := believed(values):
                 found.append(MetricSample(moment - start, values))
         return tuple(found)
 
@@ -80,12 +87,21 @@ class Sampler:
                     f"{self._url}{path}", timeout=aiohttp.ClientTimeout(total=_SECONDS)
                 ) as response:
                     if response.status == 200:
-                        pages[path] = zlib.compress(await response.read(), 1)
-            except (aiohttp.ClientError, TimeoutError):
+                        pages[path] = zlib.compress(await body(response, METRICS_BYTES), 1)
+            except (aiohttp.ClientError, TimeoutError, ServerRefused):
                 continue
-        if pages:
+        held = sum(map(len, pages.values()))
+        if pages and self._held + held <= _MOST_HELD:
             self._seen.append((moment, pages))
+            self._held += held
         return bool(pages)
+
+
+def believed(values: Mapping[str, float]) -> dict[str, float]:
+    """The values that can be true: from 0 to 2^60, and ratios to 1. The others were not seen."""
+    return {
+        word: value for word, value in values.items() if 0 <= value <= (_FULL if word.endswith("_ratio") else _MOST)
+    }
 
 
 def pool_use(samples: Sequence[MetricSample]) -> PoolUse:
@@ -97,7 +113,7 @@ def pool_use(samples: Sequence[MetricSample]) -> PoolUse:
         peak_running=_peak(samples, "running"),
         peak_waiting=_peak(samples, "waiting"),
         preemptions=_grown(samples, "preemptions_total"),
-        prefix_hit_rate=hits / queries if queries and hits is not None else None,
+        prefix_hit_rate=hits / queries if queries and hits is not None and hits <= queries else None,
         samples=len(samples),
     )
 

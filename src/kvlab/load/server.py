@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import msgspec
 
 from kvlab import engines
 from kvlab.core.engine import MetricMap, TokenApi
 from kvlab.core.errors import BadInput, ServerRefused
+from kvlab.load.address import base_url
 from kvlab.load.client import KEY_VARIABLE, connect_problem
+from kvlab.load.pages import MODELS_BYTES, body, without_secrets
 from kvlab.load.reply import server_message, shorten
 
 if TYPE_CHECKING:
@@ -38,31 +39,19 @@ class _Models(msgspec.Struct):
     data: list[_Model]
 
 
-def base_url(url: str) -> str:
-    """The server's address without /v1 and trailing slash. Raises BadInput when it is not an http address."""
-    text = url.strip()
-    if "://" not in text:
-        text = f"http://{text}"
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError:
-        raise BadInput(f"{url!r} is not an address; write http://HOST:PORT") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise BadInput(f"{url!r} is not an http address; write http://HOST:PORT")
-    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1').rstrip('/')}"
-
-
 async def contact(session: ClientSession, url: str, model: str | None = None) -> Server:
     """Ask the server for its models. Raises ServerRefused in one line when it is not one to send load to.
 
     `model` may be a name that the server does not list (an adapter, an alias); None takes the first one listed.
     """
     base = base_url(url)
-    status, body = await _get(session, f"{base}/v1/models")
+    status, answer = await _get(session, f"{base}/v1/models")
     # A few servers list nothing; with a model named, the first requests will tell.
-    unlisted = status == 404 and model is not None and body.lstrip()[:1] != b"<"
-    listing = _Models(data=[]) if unlisted else _listing(base, (status, body))
+    unlisted = status == 404 and model is not None and answer.lstrip()[:1] != b"<"
+    try:
+        listing = _Models(data=[]) if unlisted else _listing(base, (status, answer))
+    except ServerRefused as refusal:
+        raise ServerRefused(without_secrets(str(refusal), session)) from None
     names = tuple(entry.id for entry in listing.data)
     if model is None and not names:
         raise ServerRefused(f"{base}/v1/models lists no model; wait until one is loaded, or name it with --model")
@@ -76,7 +65,7 @@ async def _get(session: ClientSession, url: str) -> tuple[int, bytes]:
     timeout = aiohttp.ClientTimeout(total=_SECONDS)
     try:
         async with session.get(url, timeout=timeout, allow_redirects=False) as response:
-            return response.status, await response.read()
+            return response.status, await body(response, MODELS_BYTES)
     except aiohttp.ClientConnectorError as problem:
         raise ServerRefused(
             f"no server at {url}: {connect_problem(problem)}; start the engine or correct the address"
@@ -88,19 +77,19 @@ async def _get(session: ClientSession, url: str) -> tuple[int, bytes]:
 
 
 def _listing(base: str, answer: tuple[int, bytes]) -> _Models:
-    status, body = answer
+    status, content = answer
     where = f"{base}/v1/models"
     if status in (401, 403):
         raise ServerRefused(f"{where} answered {status}: it wants an API key; set {KEY_VARIABLE}")
     if status != 200:
-        raise ServerRefused(f"{where} answered {status}: {server_message(body[:4096]) or 'no message'}")
+        raise ServerRefused(f"{where} answered {status}: {server_message(content[:4096]) or 'no message'}")
     try:
-        return msgspec.json.decode(body, type=_Models)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        kind = "HTML" if body.lstrip()[:1] == b"<" else "something"
+        return msgspec.json.decode(content, type=_Models)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        kind = "HTML" if content.lstrip()[:1] == b"<" else "something"
         raise ServerRefused(
             f"{where} answered {kind} instead of a JSON list of models"
-            f" ({shorten(body[:4096].decode(errors='replace'), 60)!r}); is this an OpenAI-compatible server?"
+            f" ({shorten(content[:4096].decode(errors='replace'), 60)!r}); is this an OpenAI-compatible server?"
         ) from None
 
 

@@ -17,6 +17,11 @@ class EventSplitter:
         self._rest = b""
         self._after_cr = False
 
+    @property
+    def waiting(self) -> int:
+        """Bytes of an event whose end has not arrived."""
+        return len(self._rest)
+
     def feed(self, chunk: bytes) -> list[bytes]:
         """The payloads that `chunk` completes, in order."""
         if self._after_cr or b"\r" in chunk:

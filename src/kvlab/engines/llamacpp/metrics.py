@@ -8,6 +8,7 @@ is left to whoever knows the plan.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
 
@@ -24,16 +25,20 @@ _WORDS = {
 }
 
 
+_Tokens = Annotated[int, msgspec.Meta(le=1 << 40)]
+_Cells = Annotated[int, msgspec.Meta(ge=1, le=1 << 40)]
+
+
 class _Next(msgspec.Struct):
-    n_decoded: int = 0
+    n_decoded: _Tokens = 0
 
 
 class _Slot(msgspec.Struct):
     """A row of /slots; token counts are absent until the slot has worked."""
 
-    n_ctx: int
+    n_ctx: _Cells
     is_processing: bool
-    n_prompt_tokens: int = 0
+    n_prompt_tokens: _Tokens = 0
     next_token: list[_Next] = []
 
 
@@ -56,7 +61,7 @@ def _read(pages: Mapping[str, str]) -> dict[str, float]:
 def _slots(page: str) -> dict[str, float]:
     try:
         slots = msgspec.json.decode(page, type=list[_Slot])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise BadInput(f"/slots is not llama-server's list of slots: {error}") from None
     working = [slot for slot in slots if slot.is_processing]
     used = sum(slot.n_prompt_tokens + sum(token.n_decoded for token in slot.next_token) for slot in working)
