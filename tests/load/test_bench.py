@@ -10,11 +10,11 @@ import pytest
 from scripted_server import DONE, MODELS, event, plain, serving, stream, usage
 
 from kvlab.core.errors import BadInput, ServerRefused
-from kvlab.core.measure import RequestRow
-from kvlab.load.bench import BenchSpec, bench, save
-from kvlab.load.datasets import PromptsFile, RandomTokens
+from kvlab.core.measure import PoolUse, RequestRow
+from kvlab.load.bench import BenchSpec, bench, remarks, save
+from kvlab.load.datasets import PromptsFile, RandomTokens, SharedPrefix
 from kvlab.load.server import metrics_of, tokens_of
-from kvlab.load.spec import LoadSpec
+from kvlab.load.spec import LoadResult, LoadSpec, Prompt
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "results" / "vllm_0.32.json"
 GOOD = stream(0.01, event("a"), 0.01, event("b"), 0.01, event("c", "length"), usage(4, 3, 2), DONE)
@@ -105,3 +105,23 @@ def test_the_engine_is_known_by_its_owner() -> None:
 def test_an_engine_that_is_not_known_is_refused_by_name(ask: Callable[[str], object]) -> None:
     with pytest.raises(BadInput, match="no engine called 'vlm'; did you mean vllm"):
         ask("vlm")
+
+
+def test_prompts_that_repeat_are_remarked(tmp_path: Path) -> None:
+    file = tmp_path / "prompts.txt"
+    file.write_text("one\ntwo\none\none\n")
+    spec = BenchSpec(dataset=PromptsFile(path=str(file), output_tokens=3), load=LoadSpec(concurrency=1))
+    with serving(GOOD) as server:
+        result = bench(server.url, spec)
+        fresh = bench(server.url, BenchSpec(dataset=prompts(tmp_path), load=LoadSpec(concurrency=1)))
+    assert any("2 of 4 requests repeat a prompt of this run" in remark for remark in result.remarks)
+    assert fresh.remarks == ()
+
+
+def test_prefixes_that_are_shared_by_design_are_remarked() -> None:
+    shared = SharedPrefix(prefix_tokens=512, suffix_tokens=8, output_tokens=1, prefixes=2)
+    sent = [Prompt(id=str(number), output_tokens=1, token_ids=(number,)) for number in range(6)]
+    spec = BenchSpec(dataset=shared, load=LoadSpec(concurrency=1))
+    result = LoadResult(rows=(), duration=1.0, pool=PoolUse(), samples=(), model="m", client_cpu_seconds=0.0)
+    assert "6 requests share 2 prefixes of 512 tokens by design" in remarks(spec, sent, result)[0]
+    assert remarks(spec, sent[:2], result) == []

@@ -159,3 +159,12 @@ def test_latencies_from_another_start_are_left_out(tmp_path: Path) -> None:
     wanted = "a counts from the scheduled start of a request, b from the moment that it was sent"
     assert reasons["mean_ttft_ms"] == reasons["p99_e2el_ms"] == wanted
     assert of(found, "mean_tpot_ms").change == 0
+
+
+def test_a_file_against_itself_is_said_in_one_line(tmp_path: Path) -> None:
+    a = GOLDEN / "vllm_0.32.json"
+    assert compare(a, a).remarks == ("A and B are the same file: there is nothing to compare",)
+    copy = tmp_path / "copy.json"
+    copy.write_bytes(a.read_bytes())
+    assert compare(a, copy).remarks[0].startswith("A and B hold the same bytes")
+    assert compare(a, changed(tmp_path, "b.json", a.name, mean_ttft_ms=1.0)).remarks == ()

@@ -47,3 +47,5 @@ class Compare(msgspec.Struct, frozen=True, kw_only=True):
     b: ComparedFile
     rows: tuple[ComparisonRow, ...]
     left_out: tuple[LeftOut, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """What a reader must know before the rows: that both files are one."""

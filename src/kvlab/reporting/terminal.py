@@ -155,7 +155,8 @@ def compare(value: Compare) -> RenderableType:
     tail: list[RenderableType] = []
     for title, lines in (("Why", _reasons(value.rows)), ("Left out", _left_out(value))):
         tail += [heading(title), bullets(lines)] if lines else []
-    return Group(heading("B against A"), facts(files), Text(), _comparison(value.rows), *tail)
+    remarks = [note(words.plain(remark)) for remark in value.remarks]
+    return Group(*remarks, heading("B against A"), facts(files), Text(), _comparison(value.rows), *tail)
 
 
 def _reasons(rows: tuple[ComparisonRow, ...]) -> list[str]:
