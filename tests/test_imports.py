@@ -25,6 +25,7 @@ ORDER = [
         "tables",
         "supervisor",
     },
+    {"speed"},
     {"planning", "launch", "load"},
     {"attach", "sizing"},
     {"grid"},

@@ -20,6 +20,7 @@ from kvlab.core.plan import (
     Plan,
 )
 from kvlab.core.sizing import LongestContext
+from kvlab.core.speed import Speed
 from kvlab.core.units import GIB, size
 from kvlab.request import beside_others, held_by_others, settled
 from kvlab.source import Loaded
@@ -66,6 +67,7 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
         doubts=(*loaded.doubts, *carved.doubts, *doubts, *_range_doubt(planner, deployment, carved, pool)),
         ask=ask,
         longest_context=_longest(prepared, carved, dtypes),
+        speed=_speed(loaded, prepared, carved),
     )
 
 
@@ -202,6 +204,14 @@ def _longest(prepared: Prepared, carved: Carved, dtypes: tuple[str, ...]) -> tup
     if pool is None or pool.bytes <= 0 or deployment.ask.context is not None:
         return ()
     return tables.longest_contexts(prepared.planner, deployment, carved, pool, dtypes)
+
+
+def _speed(loaded: Loaded, prepared: Prepared, carved: Carved) -> Speed | None:
+    if prepared.deployment.gpu is None or carved.capacity is None:
+        return None
+    from kvlab.speed import expected
+
+    return expected(loaded, prepared.planner, prepared.deployment, carved)
 
 
 def _range_doubt(

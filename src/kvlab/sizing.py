@@ -24,6 +24,7 @@ MOST_GPUS = 64
 """Largest number of GPUs that is tried: eight machines of eight."""
 _SPLITS = ((1, 1), (2, 1), (1, 2), (4, 1), (2, 2), (1, 4), (8, 1), (4, 2), (2, 4), (8, 2), (4, 4), (8, 4))
 """Tensor x pipeline parallel sizes, fewest GPUs first: tensors within a machine of eight, stages across machines."""
+_ANY = 1 << 30
 _WORTH = 1.05
 """Gain in concurrency from which decode context parallelism is proposed."""
 
@@ -215,14 +216,16 @@ def _count(prepared: Prepared) -> Count | None:
 
 
 def together(prepared: Prepared, room: int) -> int:
-    """Whole requests of the context that `room` bytes a rank hold, at most the users or the scheduler's limit."""
-    users = prepared.deployment.ask.users or 1
-    limit = prepared.deployment.ask.max_num_seqs or users
+    """Whole requests of the context that `room` bytes a rank hold, as many as the scheduler lets run."""
+    ask = prepared.deployment.ask
+    users = ask.users or 1
+    most = prepared.planner.most_requests
+    limit = ask.max_num_seqs or (most(ask, prepared.deployment.gpu) if most else _ANY)
     if room <= 0:
         return 0
     held = _held(prepared, room, users)
     if held is not None:
-        return min(users, limit, held)
+        return min(limit, held)
     low, high = 0, users - 1  # an engine whose caches are asked for: as many as fit
     while low < high:
         middle = (low + high + 1) // 2

@@ -96,6 +96,8 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
     overhead_because: str = "nothing is known to be taken"
     runs_on: Callable[[Gpu, Ask], bool] | None = None
     """Whether the engine's makers say that the asked version runs on a GPU; None: nothing is known against any."""
+    most_requests: Callable[[Ask, Gpu | None], int] | None = None
+    """Requests that the scheduler runs together unless told otherwise; None: as many as the cache holds."""
     overhead: Callable[[Deployment], tuple[Taken, ...]] | None = None
     """The terms of what is neither weights nor cache on one rank; None: guess_overhead says all that is known."""
     rank_weights: Callable[[Deployment], Taken] | None = None

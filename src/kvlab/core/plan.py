@@ -8,6 +8,7 @@ import msgspec
 
 from kvlab.core.model import Doubt, Kind, Origin
 from kvlab.core.sizing import Candidates, LongestContext, MatrixLine
+from kvlab.core.speed import Speed
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,5 +201,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     candidates: Candidates | None = None
     """What serves `--users`, when no GPU was named."""
     matrix: tuple[MatrixLine, ...] = ()
+    speed: Speed | None = None
     pareto: Candidates | None = None
     """Rows that no other row beats in concurrency, context, price (or memory) and cache dtype at once."""

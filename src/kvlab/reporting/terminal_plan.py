@@ -21,6 +21,7 @@ from kvlab.reporting.terminal_parts import (
     verdict_line,
 )
 from kvlab.reporting.terminal_sizing import sizing
+from kvlab.reporting.terminal_speed import speed
 
 _CONTEXT_DTYPES = 3
 """Cache dtypes that fit beside each other on 80 columns."""
@@ -35,7 +36,7 @@ def plan(value: Plan) -> RenderableType:
         heading("Cache"),
         facts(_cost(value)),
     ]
-    parts += sizing(value)
+    parts += sizing(value) + speed(value.speed)
     if value.ledger:
         parts += [heading(f"Memory of {planned.place(value)}"), _ledger(value.ledger)]
         guesses = planned.replaceable(value)

@@ -37,7 +37,7 @@ def parameters(config: Config) -> int | None:
     """Parameters of the checkpoint without draft layers; None for a shape that is not known."""
     try:
         root = config.fresh()
-        language, kind = _language(root)
+        language, kind = language_of(root)
         if kind not in TRAITS:
             return None
         described = shape(language, TRAITS[kind], kind)
@@ -47,7 +47,7 @@ def parameters(config: Config) -> int | None:
 
 
 def _counted(root: Config, quant: Config | None) -> tuple[Weights | None, tuple[Doubt, ...]]:
-    language, kind = _language(root)
+    language, kind = language_of(root)
     traits = TRAITS.get(kind)
     rules = count_bytes.rules(root, language, quant)
     plain = count_bytes.dtype_bytes(root, language)
@@ -88,7 +88,7 @@ def _without(weights: Weights, doubts: tuple[Doubt, ...]) -> Weights:
 
 def _everything(root: Config, described: Shape) -> tuple[list[Part], tuple[Doubt, ...]]:
     """The trunk and the towers, with a doubt for a tower whose shape is not known."""
-    parts = count_model.trunk(described, _tied(root, described))
+    parts = count_model.trunk(described, tied(root, described))
     kind = str(root.peek("model_type"))
     try:
         tower = count_vision.tower(root, kind, described.config.need(*HIDDEN))
@@ -103,13 +103,14 @@ def _everything(root: Config, described: Shape) -> tuple[list[Part], tuple[Doubt
     )
 
 
-def _language(root: Config) -> tuple[Config, str]:
+def language_of(root: Config) -> tuple[Config, str]:
+    """The language model's config and its model_type."""
     language = root.language()
     kind = language.peek("model_type") or root.peek("model_type")
     return language, str(kind)
 
 
-def _tied(root: Config, described: Shape) -> bool:
+def tied(root: Config, described: Shape) -> bool:
     """Whether the head shares the embeddings' matrix."""
     for config in (described.config, root):
         stated = config.flag("tie_word_embeddings")

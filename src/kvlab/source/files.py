@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from kvlab import store
 from kvlab.core.config import Config
 from kvlab.core.errors import BadInput, listed, nearest
+from kvlab.core.layout import Layout
 from kvlab.core.model import Origin
 from kvlab.families import understand
 from kvlab.source import model as facts
 from kvlab.source import parse, refuse
 from kvlab.source.loaded import Loaded
+
+if TYPE_CHECKING:
+    from kvlab.core.roofline import Work
 
 
 def load_file(path: Path) -> Loaded:
@@ -98,7 +103,14 @@ def from_config(config: Config, origin: Origin, name: str, quant: Config | None 
         layout=understood.layout,
         weights=None,
         doubts=(*understood.doubts, *unknown),
+        work=lambda read: _work(config, understood.layout, read),
     )
+
+
+def _work(config: Config, layout: Layout, read: int | None) -> Work | None:
+    from kvlab.source import count_work
+
+    return count_work.work(config, layout, read)
 
 
 def missing(path: Path) -> BadInput:

@@ -43,6 +43,8 @@ class Header(msgspec.Struct, frozen=True):
     tensor_bytes: int
     """Bytes of all tensors in this file, without the padding between them."""
     tensors: int
+    sizes: tuple[tuple[str, int, int], ...] = ()
+    """Name, values and bytes of every tensor."""
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -145,7 +147,8 @@ def _header(reader: _Reader) -> Header:
     for _ in range(keys):
         name = reader.string()
         metadata[name] = reader.value()
-    return Header(metadata, _tensor_bytes(reader, tensors, metadata.get("general.alignment")), tensors)
+    sizes = _tensor_sizes(reader, tensors, metadata.get("general.alignment"))
+    return Header(metadata, sum(held for _, _, held in sizes), tensors, tuple(sizes))
 
 
 def _preamble(reader: _Reader) -> tuple[int, int]:
@@ -165,8 +168,8 @@ def _preamble(reader: _Reader) -> tuple[int, int]:
     return tensors, keys
 
 
-def _tensor_bytes(reader: _Reader, count: int, alignment: object) -> int:
-    total = end = 0
+def _tensor_sizes(reader: _Reader, count: int, alignment: object) -> list[tuple[str, int, int]]:
+    end, sizes = 0, []
     for _ in range(count):
         name = reader.string()
         dims = reader.count("<I")
@@ -180,7 +183,7 @@ def _tensor_bytes(reader: _Reader, count: int, alignment: object) -> int:
             raise BadInput(f"{reader.where}: tensor {name[:60]!r} has type {kind}, which kvlab does not know")
         per_block, block_bytes = BLOCKS[kind]
         held = values // per_block * block_bytes
-        total += held
+        sizes.append((name, values, held))
         end = max(end, offset + held)
     unit = alignment if isinstance(alignment, int) and 0 < alignment <= 1 << 20 else 32
     expected = -(-reader.at // unit) * unit + end
@@ -188,4 +191,4 @@ def _tensor_bytes(reader: _Reader, count: int, alignment: object) -> int:
         raise BadInput(
             f"{reader.where} is cut short: {expected:,} bytes expected, {len(reader.data):,} found; fetch it again"
         )
-    return total
+    return sizes

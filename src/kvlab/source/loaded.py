@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt, Model, Origin, Weights
+
+if TYPE_CHECKING:
+    from kvlab.core.roofline import Work
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,3 +22,5 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     layout: Layout
     weights: Weights | None
     doubts: tuple[Doubt, ...]
+    work: Callable[[int | None], Work | None] | None = None
+    """What a token costs, given the checkpoint's bytes where they were read; counted only when it is asked for."""

@@ -12,7 +12,7 @@ from kvlab.core.errors import BadInput, MissingFact
 from kvlab.core.plan import Capacity, Expected, KvCost
 from kvlab.core.units import GIB
 from kvlab.engines.vllm.carving import Carving, carving, sequence_bytes, token_bytes
-from kvlab.engines.vllm.defaults import utilisation
+from kvlab.engines.vllm.defaults import sequences, utilisation
 from kvlab.engines.vllm.doubts import doubts
 from kvlab.engines.vllm.overhead import overhead
 from kvlab.engines.vllm.platform import runs_on
@@ -184,6 +184,7 @@ PLANNER = Planner(
     default_util=utilisation,
     carve=carve,
     runs_on=runs_on,
+    most_requests=sequences,
     options=frozenset(
         {
             *("tp", "pp", "dp", "dcp", "ep", "util", "block_size", "max_num_batched_tokens", "max_num_seqs"),

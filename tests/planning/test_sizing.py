@@ -1,0 +1,178 @@
+"""Plans asked backwards: what is listed must hold when it is planned forwards, and one size less must not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kvlab import api
+from kvlab.core.errors import BadInput, UnknownGpu
+from kvlab.core.sizing import Candidate, Candidates
+
+CONFIGS = Path(__file__).parents[1] / "golden" / "configs"
+LLAMA_8B = CONFIGS / "meta-llama__Llama-3.1-8B.json"
+
+
+def found(model: str, **options: object) -> Candidates:
+    candidates = api.plan(CONFIGS / f"{model}.json", **options).candidates  # type: ignore[arg-type]
+    assert candidates is not None
+    return candidates
+
+
+def row(candidates: Candidates, gpu: str, dtype: str = "bfloat16") -> Candidate:
+    return next(row for row in candidates.rows if (row.gpu, row.kv_dtype, row.verdict) == (gpu, dtype, "holds"))
+
+
+def test_published_needs_of_large_models() -> None:
+    # Llama 3.1 405B in bf16 takes two machines of eight H100, TP 8 and PP 2: https://blog.vllm.ai/2024/07/23/llama31.html
+    large = found("meta-llama__Meta-Llama-3.1-405B", users=1, context=8192, gpu="h100-80gb,h200-141gb", limit=50)
+    assert (row(large, "h100-80gb").tp, row(large, "h100-80gb").pp) == (8, 2)
+    # DeepSeek-V3 in its fp8: eight H200, or two machines of H100: https://github.com/deepseek-ai/DeepSeek-V3
+    deep = found("deepseek-ai__DeepSeek-V3", users=1, context=8192, gpu="h100-80gb,h200-141gb", limit=50)
+    assert (row(deep, "h200-141gb").tp, row(deep, "h200-141gb").pp) == (8, 1)
+    assert row(deep, "h100-80gb").gpus == 16
+
+
+def test_what_is_listed_holds_when_planned_forwards() -> None:
+    listed = found(
+        "meta-llama__Llama-3.1-70B", users=16, context=32768, gpu="h100-80gb,a100-80gb,b200*,l40s*", limit=99
+    )
+    assert listed.left_out == 0
+    for each in listed.rows:
+        plan = api.plan(
+            CONFIGS / "meta-llama__Llama-3.1-70B.json",
+            gpu=each.gpu,
+            tp=each.tp,
+            pp=each.pp,
+            dp=each.dp,
+            dcp=each.dcp,
+            kv_dtype=each.kv_dtype,
+            users=16,
+            context=32768,
+        )
+        assert plan.verdict.code == "fits"
+        assert plan.verdict.holds_users
+    best = row(listed, "h100-80gb")
+    smaller = api.plan(
+        CONFIGS / "meta-llama__Llama-3.1-70B.json", gpu="h100-80gb", tp=best.gpus // 2, users=16, context=32768
+    )
+    assert smaller.verdict.holds_users is not True
+
+
+def test_prices_sort_and_multiply() -> None:
+    prices = {"h100": 2.5, "a100-80gb": 1.5}  # an alias is as good as a name
+    listed = found(
+        "meta-llama__Llama-3.1-70B", users=16, context=32768, gpu="h100-80gb,a100-80gb,h200-141gb", prices=prices
+    )
+    assert listed.sorted_by == "price"
+    costs = [each.usd_per_hour for each in listed.rows]
+    known = [cost for cost in costs if cost is not None]
+    assert known == sorted(known)
+    assert costs[len(known) :] == [None] * (len(costs) - len(known))
+    assert row(listed, "a100-80gb").usd_per_hour == 1.5 * row(listed, "a100-80gb").gpus
+    with pytest.raises(UnknownGpu):
+        found("meta-llama__Llama-3.1-70B", users=1, prices={"h1000": 1.0})
+
+
+def test_without_prices_the_least_memory_comes_first_and_the_rest_is_counted() -> None:
+    listed = found("meta-llama__Llama-3.1-8B", users=8, context=8192, gpu="nvidia*", limit=3)
+    assert listed.sorted_by == "memory"
+    assert len(listed.rows) == 3
+    assert listed.left_out > 10
+    assert [each.memory_bytes for each in listed.rows] == sorted(each.memory_bytes for each in listed.rows)
+
+
+def test_latent_attention_is_spread_by_decode_context_parallelism() -> None:
+    # Every tensor-parallel rank holds all of an MLA cache, unless the ranks share its tokens.
+    listed = found("deepseek-ai__DeepSeek-V3", users=64, context=65536, gpu="h200-141gb,", limit=99)
+    assert any(each.dcp > 1 for each in listed.rows)
+
+
+def test_llamacpp_counts_slots_and_servers() -> None:
+    listed = found(
+        "meta-llama__Llama-3.1-8B", engine="llamacpp", users=16, context=8192, gpu="rtx4090*,m3-max*", limit=99
+    )
+    assert {each.tp for each in listed.rows} == {1}
+    assert all(each.concurrency >= 16 for each in listed.rows)
+
+
+def test_filters_that_match_nothing_are_refused() -> None:
+    with pytest.raises(BadInput, match="no GPU matches"):
+        api.plan(LLAMA_8B, users=4, context=8192, gpu="voodoo*")
+    with pytest.raises(BadInput, match="runs on none"):
+        api.plan(LLAMA_8B, users=4, context=8192, gpu="m3-*")
+
+
+def test_a_gpu_without_a_context_answers_with_the_longest() -> None:
+    plan = api.plan(LLAMA_8B, gpu="l4-24gb", overhead_gib=1.5)
+    longest = {line.kv_dtype: line for line in plan.longest_context}
+    plain, fp8 = longest["bfloat16"], longest["fp8"]
+    assert plain.low <= plain.tokens <= plain.high
+    assert not plain.native
+    assert fp8.tokens == pytest.approx(2 * plain.tokens, abs=64)
+    # That long fits, a block more does not.
+    assert api.plan(LLAMA_8B, gpu="l4-24gb", overhead_gib=1.5, context=plain.tokens).verdict.code == "fits"
+    assert api.plan(LLAMA_8B, gpu="l4-24gb", overhead_gib=1.5, context=plain.tokens + 16).verdict.code != "fits"
+    assert api.plan(LLAMA_8B, gpu="l4-24gb", context=8192).longest_context == ()
+
+
+def test_the_longest_context_of_an_engine_whose_caches_are_asked_for() -> None:
+    plan = api.plan(LLAMA_8B, engine="llamacpp", gpu="l4-24gb", kv_dtype="f16", parallel=1)
+    tokens = plan.longest_context[0].tokens
+    assert api.plan(LLAMA_8B, engine="llamacpp", gpu="l4-24gb", parallel=1, context=tokens).verdict.code == "fits"
+    assert api.plan(LLAMA_8B, engine="llamacpp", gpu="l4-24gb", parallel=1, context=tokens + 512).verdict.code != "fits"
+
+
+def test_a_shared_gpu_leaves_what_others_do_not_hold() -> None:
+    alone = api.plan(LLAMA_8B, gpu="h100-80gb", context=8192)
+    shared = api.plan(LLAMA_8B, gpu="h100-80gb", context=8192, share_gib=30.0)
+    lines = {line.name: line.bytes for line in shared.ledger}
+    assert lines["others"] == -30 * 2**30
+    assert shared.ledger[-1].bytes < alone.ledger[-1].bytes
+    assert shared.ask.util == 0.62  # (79.11 - 30) / 79.11, what vLLM finds free when it starts
+    assert "--share" in shared.verdict.text
+    assert ("--gpu-memory-utilization", "0.62") in [(flag.flag, flag.value) for flag in shared.launch.flags]
+
+
+def test_two_engines_at_a_half_each() -> None:
+    half = api.plan(LLAMA_8B, gpu="h100-80gb", context=8192, util=0.5, share_fraction=0.5)
+    lines = {line.name: line.bytes for line in half.ledger}
+    assert abs(lines["left_free"]) <= 1  # rounding
+    with pytest.raises(BadInput, match=r"lower --util to 0\.5"):
+        api.plan(LLAMA_8B, gpu="h100-80gb", context=8192, util=0.6, share_fraction=0.5)
+    with pytest.raises(BadInput, match="--share needs the GPU"):
+        api.plan(LLAMA_8B, share_gib=10.0)
+
+
+def test_the_matrix_agrees_with_single_plans() -> None:
+    plan = api.plan(LLAMA_8B, gpu="a100-80gb", matrix=True)
+    cells = {(line.tp, line.kv_dtype, line.context): line for line in plan.matrix}
+    assert {tp for tp, _, _ in cells} == {1, 2, 4, 8}
+    single = api.plan(LLAMA_8B, gpu="a100-80gb", tp=2, context=32768, kv_dtype="fp8")
+    cell = cells[2, "fp8", 32768]
+    assert single.capacity is not None
+    assert cell.concurrency == pytest.approx(single.capacity.max_concurrency, rel=0.01)
+    assert cell.concurrency is not None
+    assert cell.low is not None
+    assert cell.high is not None
+    assert cell.low <= cell.concurrency <= cell.high
+    with pytest.raises(BadInput, match="--matrix needs memory"):
+        api.plan(LLAMA_8B, matrix=True)
+
+
+def test_a_refused_split_is_said_in_the_matrix() -> None:
+    plan = api.plan(CONFIGS / "Qwen__Qwen2-0.5B-Instruct.json", gpu="a100-80gb", matrix=True)  # 14 heads, 2 KV heads
+    assert [line.tp for line in plan.matrix if line.refused] == [4, 8]
+
+
+def test_no_row_of_the_pareto_table_beats_another() -> None:
+    plan = api.plan(LLAMA_8B, gpu="h100-80gb", prices={"h100-80gb": 2.0}, pareto=True, limit=99)
+    assert plan.pareto is not None
+    rows = plan.pareto.rows
+    assert len({each.gpus for each in rows}) > 1
+    for one in rows:
+        for other in rows:
+            same = one.kv_dtype == other.kv_dtype and one.context == other.context
+            if same and one is not other and one.usd_per_hour == other.usd_per_hour:
+                assert one.low == other.low
