@@ -80,7 +80,8 @@ def differences(check: Check, log: Path) -> list[str]:
     wrong = [f"{row.name}: planned {row.planned}, seen {row.seen}" for row in exact(check) if row.verdict != "agrees"]
     planned = {row.name for row in check.rows}
     printed = {seen.name: seen.value for seen in read_log(str(log)).seen if _SIZE.fullmatch(seen.name)}
-    return wrong + [f"{name}: seen {value}, not planned" for name, value in printed.items() if name not in planned]
+    unplanned = [name for name, value in printed.items() if value and name not in planned]
+    return wrong + [f"{name}: seen {printed[name]}, not planned" for name in unplanned]
 
 
 def run(model: Path, case: Case) -> Outcome:

@@ -123,7 +123,9 @@ def test_layers_without_heads_keep_nothing(tmp_path: Path) -> None:
     ("arch", "keys", "words"),
     [
         ("newarch", attention(4, 8, 8, 64, attention__sliding_window=128), "does not know in which layers"),
-        ("deepseek32", attention(4, 8, 1, 64, attention__indexer__top_k=8), "attention.indexer.top_k"),
+        ("newarch", attention(4, 8, 8, 64), "has no architecture 'newarch'"),
+        ("llama", attention(4, 8, 1, 64, attention__indexer__top_k=8), "attention.indexer.top_k"),
+        ("llama", attention(4, 8, 1, 64, ssm__conv_kernel=4), "ssm.conv_kernel"),
         ("bert", attention(4, 8, 8, 64), "encoder"),
         ("llama", attention(4, 8, 8, 64, attention__causal=False), "encoder"),
     ],

@@ -99,6 +99,17 @@ def cells(n_ctx: int, slots: int, *, unified: bool, ubatch: int = UBATCH, swa_fu
     )
 
 
+def check_blocks(rows: list[Row], storage: Types) -> None:
+    """Raises BadInput where a head does not fill whole blocks, as llama.cpp does with flash attention."""
+    for row in rows:
+        for part, types_of, values in (("keys", storage.key, row.k_dim), ("values", storage.value, row.v_dim)):
+            if values % types_of.block_values:
+                raise BadInput(
+                    f"{types_of.name} stores {types_of.block_values} values a block: llama.cpp refuses it for {part} of"
+                    f" {values} values; choose f16"
+                )
+
+
 def part_bytes(rows: list[Row], shape: Cells, storage: Types) -> tuple[int, int]:
     """Bytes of keys and of values of the caches of `rows`, all streams."""
     key = sum(shape.of(r) * len(r.layers) * storage.key.row_bytes(r.heads * r.k_dim) for r in rows) * shape.streams
@@ -106,9 +117,11 @@ def part_bytes(rows: list[Row], shape: Cells, storage: Types) -> tuple[int, int]
     return key, value
 
 
-def state_bytes(rows: list[Row], slots: int) -> int:
-    """Bytes of recurrent state, always f32, whatever the context."""
-    values = sum(len(row.layers) * tensor.values for row in rows for tensor in row.state)
+def state_bytes(rows: list[Row], slots: int, part: str | None = None) -> int:
+    """Bytes of recurrent state, or of its tensors of one name, always f32, whatever the context."""
+    values = sum(
+        len(row.layers) * tensor.values for row in rows for tensor in row.state if part is None or tensor.name == part
+    )
     return values * F32_BYTES * slots
 
 

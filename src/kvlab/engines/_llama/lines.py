@@ -20,12 +20,13 @@ _SIZE = re.compile(
 )
 # "llama_new_context_with_model: KV self size = 256.00 MiB, K (f16): 128.00 MiB, V (f16): 128.00 MiB" (to early 2025)
 _OLD_SIZE = re.compile(rf"KV self size\s*=\s*{_X} Mi?B, K \((\w+)\):\s*{_X} Mi?B, V \((\w+)\):\s*{_X} Mi?B")
-# "llama_kv_cache_iswa: creating     SWA KV cache, size = 1024 cells"
-_CREATING = re.compile(r"llama_kv_cache\w*: creating (non-SWA|\s*SWA|\s*indexer) KV cache")
+# "llama_kv_cache_iswa: creating     SWA KV cache, size = 1024 cells"; hybrids name the function "operator()"
+_CREATING = re.compile(r"\S+: creating (non-SWA|\s*SWA|main|DSA|indexer) KV cache, size =")
 # "llama_kv_cache:        CPU KV buffer size =    12.75 MiB"; 0.00 while the fit pass only measures
 _BUFFER = re.compile(rf"llama_kv_cache\w*\s*:\s+\S+ KV buffer size\s*=\s*{_X} MiB")
 # "llama_memory_recurrent: size =   75.38 MiB (     1 cells,  48 layers,  1 seqs  0 rs_seq), R (f32): ... S (f32): ..."
 _STATE = re.compile(rf"llama_memory_recurrent: size\s*=\s*{_X} MiB \(\s*\d+ cells,\s*{_N} layers")
+_STATE_PART = re.compile(rf" ([RS]) \(\w+\):\s*{_X} MiB")
 _LOADED = re.compile(rf"load_tensors:\s+\S+ model buffer size\s*=\s*{_X} MiB")
 _COMPUTE = re.compile(
     rf"(?:sched_reserve|llama_context|llama_new_context_with_model):\s+\S+ compute buffer size\s*=\s*{_X} MiB"
@@ -59,7 +60,7 @@ class Caches:
     def add(self, number: int, line: str) -> None:
         """Reads one more line of the log."""
         if creating := _CREATING.search(line):
-            self.kind = {"non-SWA": "full", "SWA": "window"}.get(creating.group(1).strip(), "indexer")
+            self.kind = {"SWA": "window", "indexer": "indexer"}.get(creating.group(1).strip(), "full")
         elif buffer := _BUFFER.search(line):
             self.buffer = (self.buffer or 0) + float(buffer.group(1))
         elif size := _SIZE.search(line):
@@ -69,6 +70,8 @@ class Caches:
             self._cache(number, line, (total, None, None, key_type, key, value_type, value))
         elif state := _STATE.search(line):
             self._sum("kv_state_bytes", float(state.group(1)) * MIB, "bytes", (number, line))
+            for part, size_of in _STATE_PART.findall(line):
+                self._sum(f"kv_state_{part.lower()}_bytes", float(size_of) * MIB, "bytes", (number, line))
         elif loaded := _LOADED.search(line):
             self._sum("weights_loaded_bytes", float(loaded.group(1)) * MIB, "bytes", (number, line))
         elif compute := _COMPUTE.search(line):

@@ -8,15 +8,17 @@ from kvlab.core.plan import Ask, Expected, LedgerLine
 from kvlab.core.units import MIB
 from kvlab.engines._llama.cells import F32_BYTES, Cells, Types, part_bytes, state_bytes, types
 
-_PRINTED = 0.005 * MIB
-"""Half of the last digit that the log prints (two decimals of a MiB)."""
+_PRINTED = 0.005 * MIB + 1
+"""Half of the last digit that the log prints (two decimals of a MiB), and a byte for what lies half way."""
+_SINGLE = 2.0**-24
+"""The log divides single-precision floats."""
 
 
 def groups(layout: Layout) -> dict[str, list[Row]]:
     """Rows by the cache object that llama.cpp makes of them, in the order in which it prints them."""
     groups: dict[str, list[Row]] = {}
     for row in layout.rows:
-        name = "state" if row.kind == "state" else "window" if row.window else "full"
+        name = row.kind if row.kind in ("state", "indexer") else "window" if row.window else "full"
         groups.setdefault(name, []).append(row)
     return groups
 
@@ -91,7 +93,7 @@ def expects(model: Model, layout: Layout, shape: Cells, storage: Types) -> list[
     ]
     for name, group in groups(layout).items():
         if name == "state":
-            rows.append(_bytes("kv_state_bytes", state_bytes(group, shape.slots), "f32 state of every slot"))
+            rows += _state(group, shape)
             continue
         key, value = part_bytes(group, shape, storage)
         because = f"cells x layers x row bytes of {storage.name}"
@@ -109,8 +111,18 @@ def expects(model: Model, layout: Layout, shape: Cells, storage: Types) -> list[
     return rows + [_estimated(line) for line in buffers(model, shape) if line.kind == "estimated"]
 
 
+def _state(rows: list[Row], shape: Cells) -> list[Expected]:
+    whole, inputs = state_bytes(rows, shape.slots), state_bytes(rows, shape.slots, "conv")
+    return [
+        _bytes("kv_state_bytes", whole, "f32 state of every slot"),
+        _bytes("kv_state_r_bytes", inputs, "inputs that convolutions and token shifts look back on"),
+        _bytes("kv_state_s_bytes", whole - inputs, "recurrent matrices"),
+    ]
+
+
 def _bytes(name: str, value: int, because: str) -> Expected:
-    return Expected(name=name, value=value, unit="bytes", kind="computed", tolerance=_PRINTED, because=because)
+    tolerance = _PRINTED + value * _SINGLE
+    return Expected(name=name, value=value, unit="bytes", kind="computed", tolerance=tolerance, because=because)
 
 
 def _word(name: str, value: str, flag: str) -> Expected:

@@ -19,13 +19,15 @@ from kvlab.engines._llama.cells import (
     Cells,
     Types,
     cells,
+    check_blocks,
     longest_context,
     most_slots,
     total_bytes,
     types,
 )
 from kvlab.engines._llama.stated import buffers, cache_lines, expects, sequence_bytes, token_bytes
-from kvlab.engines.llamacpp.arguments import check_arguments
+from kvlab.engines.llamacpp.arguments import argument_doubts, check_arguments
+from kvlab.engines.llamacpp.versions import unknown_yet
 
 
 def _asked_types(ask: Ask) -> Types:
@@ -108,6 +110,7 @@ def _carve(deployment: Deployment) -> Carved:
         raise BadInput(
             f"llama.cpp refuses different cache types for keys and values ({storage.name}) on a latent cache"
         )
+    check_blocks([row for row in layout.rows if row.kind != "state"], storage)
     shape = _shape(deployment, storage)
     _check_native(model, shape)
     per_request = min(shape.n_ctx_seq, model.context or shape.n_ctx_seq)
@@ -132,7 +135,7 @@ def _carve(deployment: Deployment) -> Carved:
         context=per_request,
         cache_lines=tuple(cache_lines(layout, shape, storage)) + tuple(buffers(model, shape)),
         expects=tuple(expects(model, layout, shape, storage)),
-        doubts=tuple(_doubts(model, layout)),
+        doubts=(*_doubts(model, layout), *_asked_doubts(ask)),
     )
 
 
@@ -144,7 +147,19 @@ def _doubts(model: Model, layout: Layout) -> list[Doubt]:
                 "llama.cpp keeps a window only for architectures whose GGUF says so; plan the .gguf file to be sure",
             )
         ]
+    if model.weight_format != "gguf" and any(layout.only("indexer")) and not any(layout.only("latent")):
+        return [
+            Doubt(
+                "indexer",
+                "llama.cpp stores more in its indexer cache than the keys of this config; plan the .gguf to be sure",
+            )
+        ]
     return []
+
+
+def _asked_doubts(ask: Ask) -> list[Doubt]:
+    text = unknown_yet(ask)
+    return [*([Doubt("engine-version", text)] if text is not None else []), *argument_doubts(ask)]
 
 
 def _one_request(ask: Ask) -> Ask:
