@@ -69,4 +69,4 @@ def misspelt(name: str, known: Iterable[str]) -> str | None:
     names = list(known)
     if name in names or len(name) < 6:
         return None
-    return next(iter(difflib.get_close_matches(name[:100].lower(), names, n=1, cutoff=0.88)), None)
+    return next(iter(difflib.get_close_matches(name[:100].lower(), names, n=1, cutoff=0.87)), None)
