@@ -23,6 +23,8 @@ _OWN_OPTION = {
 _CHOSEN = ("host", "port")
 """kvlab serves on loopback, at a port that it finds free."""
 FRACTION = "mem-fraction-static"
+_COUNTS = ("max-total-tokens", "max-mamba-cache-size", "cuda-graph-max-bs", "cuda-graph-max-bs-decode")
+_RATIOS = ((FRACTION, 1.0), ("swa-full-tokens-ratio", 1.0), ("mamba-full-memory-ratio", 1e6))
 _DP_WORDS = ("dp", "dp-size", "data-parallel-size")
 
 
@@ -39,6 +41,10 @@ def check_arguments(ask: Ask) -> None:
             raise BadInput(f"--engine-arg {name}: write the flag as {flag}=VALUE")
         if flag in _DP_WORDS and not on(ask, "enable-dp-attention"):
             raise BadInput(f"--engine-arg {name}={value} would overrule the plan; use --dp instead")
+    for flag in _COUNTS:
+        whole(ask, flag)
+    for flag, most in _RATIOS:
+        ratio(ask, flag, most)
     if ask.util is not None and ask.arg(FRACTION) is not None:
         raise BadInput(f"--util and --engine-arg {FRACTION} say the same; give one of them")
 
