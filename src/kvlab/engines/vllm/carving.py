@@ -23,6 +23,7 @@ from kvlab.engines.vllm.states import aligned_block, cache_mode, request_blocks,
 from kvlab.engines.vllm.versions import Release, release
 
 _KERNEL_BLOCK = 16  # the smallest block of the attention kernels that read unquantised layers
+_PACKED = (0, 24, 0)
 _QUANTISED_INSIDE = (*TURBOQUANT, "ultraquant_4bit")
 
 
@@ -114,6 +115,8 @@ def not_paged(layout: Layout, dtype: str, ask: Ask) -> str | None:
         return "vLLM gives a model of recurrent layers alone blocks that are not computed here"
     if any(layout.only("state")) and any(layout.only("indexer")) and not layout.pooled:
         return "vLLM's block arithmetic for recurrent state beside an indexer is not computed"
+    if layout.pooled and release(ask) < _PACKED:
+        return "vLLM laid compressed caches out by other rules before 0.24; their block arithmetic is not computed"
     if layout.pooled and hybrid_off(ask, layout):
         return "vLLM's block arithmetic for compressed caches without the hybrid manager is not computed"
     if any(layout.only("cross")):

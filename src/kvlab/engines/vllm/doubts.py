@@ -8,11 +8,12 @@ from kvlab.core.model import Doubt
 from kvlab.engines.vllm.arguments import argument_doubts
 from kvlab.engines.vllm.carving import Carving, hybrid_off, not_paged
 from kvlab.engines.vllm.defaults import sequences
-from kvlab.engines.vllm.defaults import sequences
 from kvlab.engines.vllm.drafts import drafting
 from kvlab.engines.vllm.dtypes import compressed, is_sparse, unknown_format
 from kvlab.engines.vllm.platform import capability, on_cpu
 from kvlab.engines.vllm.versions import release, unknown_yet
+
+_COMPRESSED = (0, 30, 0)  # rules of older releases for DeepSeek V4's caches are not known
 
 
 def doubts(deployment: Deployment, plan: Carving) -> tuple[Doubt, ...]:
@@ -42,6 +43,9 @@ def doubts(deployment: Deployment, plan: Carving) -> tuple[Doubt, ...]:
         found.append(
             Doubt("speculative-config", "layers of a draft model keep a cache of their own, which is not in this plan")
         )
+    if compressed(layout) and release(ask) < _COMPRESSED:
+        text = "compressed caches are planned as 0.32 packs them; what releases before 0.30 do was not seen"
+        found.append(Doubt("engine-version", text))
     if (text := unknown_yet(ask)) is not None:
         found.append(Doubt("engine-version", text))
     if (text := unknown_format(deployment.model, ask.kv_dtype, release(ask))) is not None:
@@ -54,6 +58,11 @@ def _block_depends(layout: Layout) -> bool:
     return wide or (any(layout.only("latent")) and not is_sparse(layout))
 
 
+def _format_depends(layout: Layout, dtype: str) -> bool:
+    """Whether another GPU's kernels of sparse MLA would store the same words in rows of another size."""
+    return dtype == "fp8_ds_mla" and is_sparse(layout) and not compressed(layout)
+
+
 def _dtype_doubts(deployment: Deployment, plan: Carving) -> list[Doubt]:
     cc, dtype = capability(deployment.gpu), plan.dtype
     found = []
@@ -61,6 +70,9 @@ def _dtype_doubts(deployment: Deployment, plan: Carving) -> list[Doubt]:
         found.append(Doubt("kv-cache-dtype", "an fp8 cache on a CPU needs AVX-512 or AMX; vLLM fails at start without"))
     if compressed(deployment.layout) and dtype != "fp8_ds_mla":
         text = "if vLLM packs the windowed layers too, a block differs by some 0.1 %; --kv-dtype fp8_ds_mla plans that"
+        found.append(Doubt("kv-cache-dtype", text))
+    if cc is None and not on_cpu(deployment.gpu) and _format_depends(deployment.layout, dtype):
+        text = f"compute capability not known: {dtype} as on 9.0 (H100), 10.0 (B200) keeps plain fp8; give --gpu"
         found.append(Doubt("kv-cache-dtype", text))
     if dtype.endswith("_ds_mla") and not is_sparse(deployment.layout):
         found.append(Doubt("kv-cache-dtype", f"{dtype} is a format of sparse MLA; here vLLM counts a byte a value"))
