@@ -44,8 +44,8 @@ def doubts(deployment: Deployment, plan: Carving) -> tuple[Doubt, ...]:
             Doubt("speculative-config", "layers of a draft model keep a cache of their own, which is not in this plan")
         )
     if compressed(layout) and release(ask) < _COMPRESSED:
-        text = "compressed caches are planned as 0.32 packs them; what releases before 0.30 do was not seen"
-        found.append(Doubt("engine-version", text))
+        unseen = "compressed caches are planned as 0.32 packs them; what releases before 0.30 do was not seen"
+        found.append(Doubt("engine-version", unseen))
     if (text := unknown_yet(ask)) is not None:
         found.append(Doubt("engine-version", text))
     if (text := unknown_format(deployment.model, ask.kv_dtype, release(ask))) is not None:
