@@ -94,6 +94,7 @@ def prepare(loaded: Loaded, ask: Ask, gpu: Gpu | None = None, planner: Planner |
         weights=weights,
         share=_share(ask, planner, loaded, gpu),
         share_of=planner.share_of,
+        most_share=planner.most_share,
     )
     return Prepared(planner, deployment, lines, pool, doubts)
 
@@ -183,6 +184,7 @@ def _ledger(
         weights=weights,
         share=_share(ask, planner, loaded, gpu),
         share_of=planner.share_of,
+        most_share=planner.most_share,
     )
     taken = overhead.taken(planner, before)
     others = held_by_others(ask, gpu)

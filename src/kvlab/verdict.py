@@ -155,10 +155,13 @@ def _more_room(deployment: Deployment, carved: Carved, smaller: list[Alternative
     moves = list(_dtype_moves(smaller, carved))
     ask, gpu, capacity = deployment.ask, deployment.gpu, carved.capacity
     util = None if _beside(ask) else deployment.share
-    if gpu is not None and capacity is not None and util is not None and util < 0.95 and ask.pool_gib is None:
+    most = deployment.most_share if ask.pool_gib is None else None
+    if gpu is not None and capacity is not None and util is not None and most is not None and util < most:
         free = deployment.share_of == "free"
-        gained = round((0.95 - util) * (capacity.pool_bytes / util if free else gpu.usable_bytes))
+        gained = round((most - util) * (capacity.pool_bytes / util if free else gpu.usable_bytes))
         per_token = capacity.pool_bytes / capacity.tokens if capacity.tokens else 0
         tokens = int(gained / per_token) if per_token else None
-        moves.append(Move("--util 0.95, when the GPU serves nothing else (activation spikes need the rest)", tokens))
+        moves.append(
+            Move(f"--util {most:g}, when the GPU serves nothing else (activation spikes need the rest)", tokens)
+        )
     return tuple(moves)

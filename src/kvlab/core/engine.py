@@ -61,6 +61,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     share: float | None = None
     """Share of GPU memory that the engine claims; None when it has no such notion. A given pool overrules it."""
     share_of: ShareOf = "all"
+    most_share: float | None = 0.95
+    """The share up to which raising it is worth advising; None: what it leaves free is needed in any case."""
 
 
 class Carved(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +110,8 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
     """(deployment, carved, dtype) -> the same memory stored in another dtype; None: only the dtype changes."""
     share_of: ShareOf = "all"
     """What `default_util` and `--util` are a share of."""
+    most_share: float | None = 0.95
+    """As in Deployment. SGLang's share leaves out activations and CUDA graphs, so its default is already the most."""
 
 
 class Launcher(msgspec.Struct, frozen=True, kw_only=True):

@@ -153,6 +153,7 @@ PLANNER = Planner(
     dtypes=("bfloat16", "fp8_e4m3", "fp4_mx_block16"),
     default_util=lambda ask: None,
     default_share=default_share,
+    most_share=None,
     carve=_carve,
     options=frozenset(
         {"tp", "pp", "dp", "ep", "util", "block_size", "max_num_batched_tokens", "max_num_seqs", "prefix_caching"}

@@ -93,7 +93,7 @@ def overhead(deployment: Deployment) -> tuple[Taken, ...]:
         found.append(
             _estimated(
                 "communication",
-                (0.1, 0.8, 3.0),
+                (0.1, 0.6, 2.0),
                 share_claimed,
                 'buffers between ranks; the line "Init torch distributed ends" states what they take: 0.13 GiB on four'
                 " L4 without peer access, more with custom all-reduce",
