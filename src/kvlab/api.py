@@ -32,10 +32,9 @@ def plan(source: str | PathLike[str], **options: Unpack[PlanOptions]) -> Plan:
 
     Raises KvlabError with one line that says what is wrong with the source or the request.
     """
-    arguments: dict[str, object] = dict(options)
-    arguments["engine_args"] = tuple(options.get("engine_args", {}).items())
-    asked = {name: arguments.pop(name) for name in Search.__struct_fields__ if name in arguments}
-    return plan_ask(source, Ask(**arguments), Search(**asked))  # type: ignore[arg-type]
+    from kvlab.request import requested
+
+    return plan_ask(source, *requested(options))
 
 
 def plan_ask(
@@ -43,8 +42,12 @@ def plan_ask(
 ) -> Plan:
     """`plan` with the request as one value; `search` None leaves out the questions beside it."""
     from kvlab.planning import make_plan
+    from kvlab.request import checked
     from kvlab.source import load
 
+    if not isinstance(source, str | PathLike):
+        raise BadInput(f"the source is {type(source).__name__}, not a Hub id or a path; give the model's config.json")
+    ask = checked(ask)
     loaded = load(fspath(source))
     if search is None:
         return make_plan(loaded, ask, fspath(source))
@@ -155,10 +158,10 @@ def demo(lab: str | PathLike[str] = "kvlab-demo", *, on_step: OnStep | None = No
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """Every GPU that `gpu=` knows."""
-    from kvlab.facts.gpus import table
+    """Every GPU that `gpu=` knows, and last "cpu", this machine's own memory."""
+    from kvlab.facts.gpus import find, table
 
-    return tuple(table().values())
+    return (*table().values(), find("cpu"))
 
 
 def quality(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeVar
+
 import msgspec
 
 from kvlab.core.engine import Gpu, Planner
-from kvlab.core.errors import BadInput
+from kvlab.core.errors import BadInput, nearest, shortened
 from kvlab.core.plan import Ask
+from kvlab.core.sizing import Search
 from kvlab.core.units import GIB, gib
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 OWN_OPTIONS = frozenset(
     {
@@ -20,6 +26,53 @@ OWN_OPTIONS = frozenset(
 _NOTHING_ASKED = Ask()
 _SECRETS = ("api-key", "hf-token", "token")
 """Flags whose values must not reach a plan, a record or a report."""
+_RANKS, _TOKENS = 1 << 16, 1 << 40
+_MOST = {
+    **dict.fromkeys(("tp", "pp", "dp", "dcp", "ep", "gpus"), _RANKS),
+    **dict.fromkeys(("users", "parallel", "context", "max_num_batched_tokens", "max_num_seqs"), _TOKENS),
+    **dict.fromkeys(("block_size", "ubatch"), 1 << 24),
+}
+"""Counts, and bounds far above any deployment: a larger number is a typing error."""
+
+
+def requested(options: Mapping[str, object]) -> tuple[Ask, Search]:
+    """The request of keyword arguments, and what is asked beside it.
+
+    Raises BadInput for a name that is no option, or a value of another type.
+    """
+    known = (*Ask.__struct_fields__, *Search.__struct_fields__)
+    for name in options:
+        if name not in known:
+            raise BadInput(f"plan has no option {shortened(str(name))!r}; {nearest(str(name), known)}")
+    given = dict(options)
+    flags = given.get("engine_args") or {}
+    if not isinstance(flags, Mapping):
+        raise BadInput(f"engine_args={shortened(repr(flags))} must be a mapping of flags to values")
+    given["engine_args"] = tuple(_flag(name, value) for name, value in flags.items())
+    beside = {name: given.pop(name) for name in Search.__struct_fields__ if name in given}
+    return checked(Ask(**given)), checked(Search(**beside))  # type: ignore[arg-type]
+
+
+def _flag(name: object, value: object) -> tuple[str, str]:
+    """A flag as the command line would give it: without dashes in front, True as "true"."""
+    if not isinstance(name, str) or not isinstance(value, str | bool | int | float):
+        raise BadInput(f"engine_args: {shortened(repr(name))}={shortened(repr(value))} must be a flag and its value")
+    word = str(value).lower() if isinstance(value, bool) else str(value)
+    return name.lstrip("-").replace("_", "-"), word
+
+
+def checked(value: T) -> T:
+    """`value`, when each of its fields has its type: a float where a count belongs would be planned without an end.
+
+    Raises BadInput naming the first that has not.
+    """
+    try:
+        return msgspec.convert(msgspec.structs.asdict(value), type(value))
+    except (msgspec.ValidationError, TypeError) as problem:
+        what, _, where = str(problem).partition(" - at `$.")
+        name = where.partition("[")[0].rstrip("`")
+        stated = f"={shortened(repr(getattr(value, name)))}" if name in value.__struct_fields__ else ""
+        raise BadInput(f"{name or 'the request'}{stated}: {what.replace('`', '')}; give another value") from None
 
 
 def settled(ask: Ask, planner: Planner) -> Ask:
@@ -28,10 +81,11 @@ def settled(ask: Ask, planner: Planner) -> Ask:
     Raises BadInput for a number out of range, an option that the engine does not have, or a secret.
     """
     _refuse_other_engines(ask, planner)
-    for name in ("tp", "pp", "dp", "dcp", "ep", "gpus", "users", "parallel", "context", "block_size", "ubatch"):
+    for name, most in _MOST.items():
         value = getattr(ask, name)
-        if value is not None and value < 1:
-            raise BadInput(f"--{name.replace('_', '-')} {value} must be at least 1")
+        if value is not None and not 1 <= value <= most:
+            limit = "at least 1" if value < 1 else f"at most {most:,}"
+            raise BadInput(f"--{name.replace('_', '-')} {shortened(str(value))} must be {limit}")
     for name in ("gpu_gib", "pool_gib", "weights_gib", "share_gib"):
         value = getattr(ask, name)
         if value is not None and not 0 < value < 1e6:
