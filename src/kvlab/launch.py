@@ -60,7 +60,7 @@ def command(plan: Plan, port: int | None = None) -> Command:
     else:
         port = free_port()
     argv, env = _on_port(plan.launch, launcher.port_in, port)
-    files = {name: text for name, text in plan.launch.files.items() if name in argv}
+    files = {name: text for name, text in plan.launch.files.items() if name in argv or name in program}
     return Command(engine=plan.engine.name, argv=(*program, *argv[1:]), env=env, port=port, files=files)
 
 

@@ -23,4 +23,9 @@ def _read(lines: Iterable[str]) -> Observation:
     return Observation(engine="llamacpp", version=version, seen=(*seen, *caches.said()))
 
 
-LOG = LogReader(said=SAID, recognises=lambda line: OURS.search(line) is not None, read=_read)
+def _recognises(line: str) -> bool:
+    """Ollama's log holds the lines of its own llama-server; journald puts its name before each."""
+    return OURS.search(line) is not None and "ollama[" not in line
+
+
+LOG = LogReader(said=SAID, recognises=_recognises, read=_read)

@@ -1,0 +1,112 @@
+"""Ollama's log: its own key=value lines, and among them those of the llama-server that it runs (0.30 on).
+
+One log may hold several models, one after another: the last one that generates text counts, an embedding model never.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from kvlab.core.engine import LogReader
+from kvlab.core.observation import Observation, Said, Seen, read_lines
+from kvlab.core.units import GIB, KIB, MIB
+from kvlab.engines._llama.lines import SAID, Caches, stated
+
+_N = r"(\d+)"
+_UNITS = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 1024 * GIB}
+
+_OWN = (
+    # msg="vram-based default context" total_vram="23.5 GiB" default_num_ctx=32768 (0.15.5 on)
+    Said("default_context", "tokens", re.compile(rf"\bdefault_num_ctx={_N}")),
+    # msg="requested context size too large for model" num_ctx=262144 n_ctx_train=40960
+    Said("asked_context", "tokens", re.compile(rf'msg="requested context size too large for model" num_ctx={_N}')),
+    Said("native_context", "tokens", re.compile(rf"too large for model.* n_ctx_train={_N}")),
+    # msg="truncating input prompt" limit=2050 prompt=33742 keep=4 new=2050
+    Said("cut_prompt_tokens", "tokens", re.compile(rf'msg="truncating input prompt" limit=\d+ prompt={_N}')),
+    Said("kept_prompt_tokens", "tokens", re.compile(rf'msg="truncating input prompt" limit={_N}')),
+    # msg="llama-server load failed; reducing automatic context and retrying once" ... new_num_ctx=32768
+    Said("reduced_context", "tokens", re.compile(rf"reducing automatic context and retrying once.* new_num_ctx={_N}")),
+    # msg="starting llama server" cmd="... --ctx-size 8192 --batch-size 512 --threads 28 --parallel 2 ..." (to 0.11)
+    Said("n_ctx", "tokens", re.compile(rf'msg="starting (?:llama server|runner)" cmd=.* --ctx-size {_N}')),
+    Said("ubatch", "tokens", re.compile(rf'msg="starting (?:llama server|runner)" cmd=.* --batch-size {_N}')),
+    Said("slots", "slots", re.compile(rf'msg="starting (?:llama server|runner)" cmd=.* --parallel {_N}')),
+    # "load_tensors: offloaded 29/29 layers to GPU" (the child), msg="offloaded 41/41 layers to GPU" (before it)
+    Said("gpu_layers", "layers", re.compile(rf"offloaded {_N}/\d+ layers to GPU")),
+)
+_SIZE = r'"?(\d+(?:\.\d+)?) ([KMGT]?i?B)"?'
+# msg="kv cache" device=CUDA0 size="936.0 MiB" (0.11 to 0.29), one line for each device, then msg="total memory"
+_CACHE = re.compile(rf'msg="kv cache" device=(\S+) size={_SIZE}')
+_TOTAL = re.compile(r'msg="total memory" size=')
+# memory.required.kv="1.3 GiB" (to 0.11): an estimate before anything is loaded
+_ESTIMATE = re.compile(rf"memory\.required\.kv={_SIZE}")
+_VRAM = re.compile(rf"\btotal_vram={_SIZE}")
+_VERSION = re.compile(r"Listening on \S+ \(version ([\w.+-]+)\)")
+_CHILD = re.compile(r'msg="starting llama-server" cmd=')
+_OURS = re.compile(
+    r"\blevel=[A-Z]+ source=[\w./]+\.go:\d+ msg=|\[GIN\] \d{4}/\d\d/\d\d|\bollama\[\d+\]:|\bOLLAMA_[A-Z_]+[:=]"
+)
+
+
+class _Child:
+    """What the last llama-server said that generates text."""
+
+    def __init__(self) -> None:
+        self.reading = True
+        self.caches = Caches()
+        self.lines: list[Seen] = []
+
+    def start(self, line: str) -> None:
+        self.reading = "--embedding" not in line
+        if self.reading:
+            self.caches, self.lines = Caches(), []
+
+    def add(self, number: int, line: str) -> None:
+        if self.reading:
+            self.caches.add(number, line)
+            self.lines += stated(number, line)
+
+    def said(self) -> tuple[Seen, ...]:
+        return (*self.lines, *self.caches.said())
+
+
+def _read(lines: Iterable[str]) -> Observation:
+    version, seen, child = None, list[Seen](), _Child()
+    devices: dict[str, Seen] = {}
+    for number, line in enumerate(lines, 1):
+        if listening := _VERSION.search(line):
+            version = listening.group(1)
+        if _CHILD.search(line):
+            child.start(line)
+        child.add(number, line)
+        found = read_lines([line], _OWN) + _sizes(line)
+        if cache := _CACHE.search(line):
+            devices[cache.group(1)] = _sized("kv_bytes", line, cache.group(2), cache.group(3), number)
+        if devices and _TOTAL.search(line):
+            seen.append(_summed(devices))
+            devices = {}
+        seen += [msgspec.structs.replace(item, line_number=number) for item in found]
+    seen += [_summed(devices)] if devices else []
+    return Observation(engine="ollama", version=version, seen=(*seen, *child.said()))
+
+
+def _sizes(line: str) -> list[Seen]:
+    """Sizes that Ollama prints with a unit of their own."""
+    named = (("kv_estimate_bytes", _ESTIMATE), ("vram_bytes", _VRAM))
+    return [_sized(name, line, match[1], match[2]) for name, pattern in named if (match := pattern.search(line))]
+
+
+def _sized(name: str, line: str, number: str, unit: str, line_number: int | None = None) -> Seen:
+    size = float(number) * _UNITS.get(unit, 1)
+    return Seen(name=name, value=size, unit="bytes", line=line.strip(), line_number=line_number)
+
+
+def _summed(devices: dict[str, Seen]) -> Seen:
+    """The cache on all devices, under the line of the last."""
+    total = sum(float(item.value) for item in devices.values())
+    return msgspec.structs.replace(list(devices.values())[-1], value=total)
+
+
+LOG = LogReader(said=_OWN + SAID, recognises=lambda line: _OURS.search(line) is not None, read=_read)
