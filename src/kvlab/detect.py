@@ -193,7 +193,7 @@ def _fdinfo(root: Path) -> Held:
     clients: dict[tuple[str, int, str], int] = {}
     for file in (root / "proc").glob("[0-9]*/fdinfo/*"):
         text = _text(file)
-        if "drm-driver:\tamdgpu" not in text:
+        if "drm-driver:\tamdgpu" not in text or not file.parts[-3].isdecimal():
             continue
         facts = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
         size = facts.get("drm-memory-vram") or facts.get("drm-resident-vram") or "0"
@@ -216,7 +216,7 @@ def _kfd(root: Path) -> Held:
     held: Held = {}
     for file in (kfd / "proc").glob("[0-9]*/vram_*"):
         slot, size = slots.get(file.name.removeprefix("vram_")), _number(file)
-        if slot is not None and size:
+        if slot is not None and size and file.parent.name.isdecimal():
             held[slot, int(file.parent.name)] = size
     return held
 

@@ -51,6 +51,12 @@ def test_devices_are_no_models(path: str) -> None:
         source.load(path)
 
 
+def test_an_address_is_no_source() -> None:
+    with pytest.raises(BadInput, match="the source is an address") as refused:
+        source.load("https://me:s3cret@huggingface.co/org/name")
+    assert "s3cret" not in str(refused.value)
+
+
 @pytest.mark.parametrize("opening", ['{"text_config": ', '{"a": [', "["])
 def test_deep_json_is_one_line(opening: str) -> None:
     closing = "".join({"{": "}", "[": "]"}.get(letter, "") for letter in reversed(opening))

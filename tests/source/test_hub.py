@@ -46,6 +46,7 @@ def hub() -> Iterator[StandIn]:
         "org/only-gguf/model.gguf": b"GGUF",
         "org/bare/config.json": QWEN.read_bytes(),
         "org/broken/config.json": b"<html>",
+        "org/huge/config.json": b" " * (17 << 20),
     }
     with StandIn(files) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -84,6 +85,7 @@ def ask(url: str, source_text: str, home: Path) -> str:
         ("org/nothing", ["refused: org/nothing is neither a file or folder here nor a model on the Hub"]),
         ("org/single@nope", ["refused: org/single has no revision 'nope'"]),
         ("org/only-gguf", ["refused: org/only-gguf has no config.json"]),
+        ("org/huge", ["refused: org/huge has a config.json of 17,825,792 bytes"]),
         ("org/broken", ["refused: org/broken/config.json is HTML"]),
     ],
 )

@@ -20,6 +20,9 @@ def load(text: str, *, revision: str | None = None) -> Loaded:
 
     if not text.strip():
         raise BadInput("the source is empty; give a Hub id, a folder, a config.json or a GGUF file")
+    if "://" in text:
+        # Its user name and password must not be repeated.
+        raise BadInput("the source is an address; give a Hub id (org/name), a folder, a config.json or a GGUF file")
     try:
         path = Path(text).expanduser()
     except RuntimeError:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt, Origin, Weights
 from kvlab.source.loaded import Loaded
+from kvlab.source.parse import MAX_CONFIG_BYTES
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
 _TIMEOUT = 10.0
@@ -70,10 +71,14 @@ def _fetch(name: str, file: str, revision: str | None) -> Path:
 
     try:
         # Asked first, because a download repeats a failed connection for half a minute.
-        get_hf_file_metadata(hf_hub_url(name, file, revision=revision), timeout=_TIMEOUT)
+        told = get_hf_file_metadata(hf_hub_url(name, file, revision=revision), timeout=_TIMEOUT)
+        if told.size is not None and told.size > MAX_CONFIG_BYTES:
+            raise BadInput(f"{name} has a {file} of {told.size:,} bytes, which is no config; check the name")
         return Path(hf_hub_download(name, file, revision=revision, etag_timeout=_TIMEOUT))
     except errors.HfHubHTTPError as error:
         raise _line(error, name, file, revision) from error
+    except BadInput:
+        raise
     except Exception as error:
         cached = try_to_load_from_cache(name, file, revision=revision)
         if isinstance(cached, str):
