@@ -56,7 +56,12 @@ def read_words(url: str, engine: str) -> dict[str, float] | None:
 
 
 async def _read(session: ClientSession, url: str, engine: str) -> Observation:
-    pages = await _pages(session, url, engine)
+    pages = await _info(session, url, engine)
+    try:
+        pages |= await _pages(session, url, engine)
+    except ServerRefused:
+        if not pages:
+            raise
     source = " ".join(pages)
     seen = tuple(
         Seen(name=name, value=value, unit="", line=source)
@@ -72,6 +77,14 @@ async def _pages(session: ClientSession, url: str, engine: str) -> dict[str, str
     if not pages:
         raise ServerRefused(f"{url} serves none of {', '.join(paths)}; start the engine with its metrics on")
     return pages
+
+
+async def _info(session: ClientSession, url: str, engine: str) -> dict[str, str]:
+    """What the server says about itself, by path; empty when it says nothing."""
+    for path in engines.metric_map(engine).info_paths:
+        if (text := await _page(session, url + path)) is not None:
+            return {path: text}
+    return {}
 
 
 async def _page(session: ClientSession, url: str) -> str | None:

@@ -152,6 +152,8 @@ class MetricMap(msgspec.Struct, frozen=True, kw_only=True):
     read: Callable[[Mapping[str, str]], dict[str, float]]
     """Texts by path ("/metrics", "/slots") -> values by word."""
     paths: tuple[str, ...]
+    info_paths: tuple[str, ...] = ()
+    """Pages about the server itself, asked once and not polled: the first of them that answers."""
 
 
 class Failures(msgspec.Struct, frozen=True):

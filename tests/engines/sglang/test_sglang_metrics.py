@@ -70,6 +70,15 @@ sglang:cache_hit_rate{model_name="m"} 0.9
     assert found["prefix_queries_tokens_total"] == 1000
 
 
+def test_the_server_describes_its_pool_without_metrics() -> None:
+    """/server_info holds the arguments and what the scheduler found (0.4.6: get_server_info)."""
+    page = '{"model_path": "m", "page_size": 64, "max_total_num_tokens": 46592, "version": "0.5.23"}'
+    read_pages = engines.metric_map("sglang").read
+    assert read_pages({"/server_info": page}) == {"kv_tokens": 46592, "block_size": 64}
+    assert read_pages({"/get_server_info": page, "/metrics": "sglang:num_running_reqs 2.0\n"})["kv_tokens"] == 46592
+    assert read_pages({"/server_info": "<html>"}) == {}
+
+
 def test_what_is_absent_or_no_number_stays_absent() -> None:
     assert read("sglang:gen_throughput 3.0\n") == {}
     assert read("sglang:token_usage NaN\n") == {}

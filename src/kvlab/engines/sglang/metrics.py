@@ -1,4 +1,4 @@
-"""SGLang's /metrics in kvlab's words, 0.4.0 to 0.5.23.
+"""SGLang's /metrics, and its page about itself, in kvlab's words, 0.4.0 to 0.5.23.
 
 Tensor-parallel ranks repeat one pool, DP-attention groups have one each. Totals are counted by the front end when a
 request ends; token_usage counts live requests only, so a warm prefix cache does not show in it.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from kvlab.core.engine import MetricMap
 from kvlab.core.exposition import Sample, samples
@@ -35,10 +37,34 @@ _CAPACITY = {
 }
 
 
+_INFO = ("/server_info", "/get_server_info")
+"""The second is the name up to 0.5.5, kept as a deprecated alias since."""
+
+
+class _Info(msgspec.Struct):
+    """The part of the server's own description that states its pool."""
+
+    max_total_num_tokens: int | None = None
+    page_size: int | None = None
+
+
 def _read(pages: Mapping[str, str]) -> dict[str, float]:
-    if "/metrics" not in pages:
+    values = _described(next((pages[path] for path in _INFO if path in pages), None))
+    return values | (_counted(pages["/metrics"]) if "/metrics" in pages else {})
+
+
+def _described(page: str | None) -> dict[str, float]:
+    """Capacity as the server describes itself: it is there without metrics too."""
+    try:
+        info = msgspec.json.decode(page or "{}", type=_Info)
+    except msgspec.DecodeError:
         return {}
-    found = [sample for sample in samples(pages["/metrics"]) if not math.isnan(sample.value)]
+    stated = {"kv_tokens": info.max_total_num_tokens, "block_size": info.page_size}
+    return {word: float(value) for word, value in stated.items() if value is not None and value > 0}
+
+
+def _counted(page: str) -> dict[str, float]:
+    found = [sample for sample in samples(page) if not math.isnan(sample.value)]
     values = {}
     for word, names in _OF_GROUPS.items():
         if rows := _first(found, names):
@@ -75,4 +101,4 @@ def _first(found: list[Sample], names: tuple[str, ...]) -> list[Sample]:
     return []
 
 
-METRICS = MetricMap(prefix=_PREFIX, read=_read, paths=("/metrics",))
+METRICS = MetricMap(prefix=_PREFIX, read=_read, paths=("/metrics",), info_paths=_INFO)
