@@ -96,8 +96,15 @@ def test_a_gguf_with_arrays_of_arrays(tmp_path: Path) -> None:
         gguf_file.read_header(gguf(tmp_path / "a.gguf", ("a", 9, nested), size=1 << 20))
 
 
-@pytest.mark.parametrize("kv", [0, [0, 0, 0, 0]])
-def test_a_gguf_without_kv_heads(tmp_path: Path, kv: int | list[int]) -> None:
+@pytest.mark.parametrize(
+    ("kv", "words"),
+    [
+        (0, "attention.head_count_kv is '0 in every layer'"),
+        ([0, 0, 0, 0], "attention.head_count_kv is '0 in every layer'"),
+        (3, "attention.head_count_kv is 3; it must be a divisor of the 8 attention heads of layer 0"),
+    ],
+)
+def test_a_gguf_without_kv_heads_that_divide(tmp_path: Path, kv: int | list[int], words: str) -> None:
     counted = struct.pack("<I", kv) if isinstance(kv, int) else struct.pack("<IQ4I", 4, 4, *kv)
     path = gguf(
         tmp_path / "a.gguf",
@@ -108,7 +115,7 @@ def test_a_gguf_without_kv_heads(tmp_path: Path, kv: int | list[int]) -> None:
         ("llama.attention.head_count_kv", 4 if isinstance(kv, int) else 9, counted),
         size=512,
     )
-    with pytest.raises(BadInput, match=r"attention.head_count_kv is '0 in every layer'"):
+    with pytest.raises(BadInput, match=words):
         source.load(str(path))
 
 

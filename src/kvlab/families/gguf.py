@@ -69,6 +69,8 @@ def _layout(config: Config) -> Layout:
     ]
     if blocks.recurrent:
         rows.append(Row(kind="state", layers=tuple(sorted(blocks.recurrent)), state=_state(config, arch)))
+    if not rows:
+        raise config.bad("attention.head_count_kv", "0 in every layer", "at least 1 in a layer that attends")
     return Layout(tuple(rows))
 
 
@@ -135,6 +137,9 @@ def _attention(config: Config, arch: str, blocks: _Blocks) -> Iterable[tuple[int
     for layer in blocks.attention:
         if not kv_heads[layer] or not heads[layer] or layer >= owners:
             continue
+        if heads[layer] % kv_heads[layer]:
+            of = f"a divisor of the {heads[layer]:,} attention heads of layer {layer}"
+            raise config.bad("attention.head_count_kv", kv_heads[layer], of)
         k_dim, v_dim = _dims(config, heads[0] or heads[layer], sliding=slides[layer])
         shape = "latent" if latent else kind if slides[layer] else "full"
         yield layer, _Kept(shape, kv_heads[layer], k_dim, 0 if latent else v_dim, window if slides[layer] else None)
