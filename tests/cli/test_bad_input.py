@@ -190,10 +190,11 @@ def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
     assert "folder" in line
 
 
-def test_a_lab_with_other_settings_is_left_alone(tmp_path: Path) -> None:
+def test_a_lab_with_other_settings_is_left_alone(tmp_path: Path, gemma: Path) -> None:
     (tmp_path / "lab").mkdir()
     (tmp_path / "lab" / "thesis.txt").write_text("years of work")
-    done = kvlab("ab", config(tmp_path), "--b", "kv-dtype=fp8", "--pool-gib", "10", "--lab", tmp_path / "lab")
+    asked = ("--engine", "llamacpp", "--engine-arg", "embedded=true", "--b", "kv-dtype=q8_0", "--context", "1024")
+    done = kvlab("ab", gemma, *asked, "--pool-gib", "0.1", "--lab", tmp_path / "lab")
     assert done.returncode == 2
     assert "thesis.txt" in done.stderr
     assert (tmp_path / "lab" / "thesis.txt").read_text() == "years of work"

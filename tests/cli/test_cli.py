@@ -153,6 +153,28 @@ def test_lists(name: str) -> None:
     assert run(name).returncode == 0
 
 
+def test_the_gpus_end_with_this_machine_and_name_what_they_read() -> None:
+    rows = json.loads(run("gpus", "--json").stdout)
+    assert rows[-1]["name"] == "cpu"
+    assert [row.name for row in kvlab.gpus()] == [row["name"] for row in rows]
+    text = run("gpus", env={"COLUMNS": "100"}).stdout
+    assert re.search(r"^b200-180gb .* fp16 bf16 fp8 fp4", text, re.M)
+    assert re.search(r"^cpu  +[\d.]+ GiB", text, re.M)
+    narrow = run("gpus", env={"COLUMNS": "40"}).stdout.splitlines()
+    assert max(map(len, narrow)) <= 40
+    assert "79.11 GiB" in next(line for line in narrow if line.startswith("h100-80gb "))
+
+
+def test_the_engines_say_where_they_are_or_how_to_get_them() -> None:
+    rows = {row["name"]: row for row in json.loads(run("engines", "--json").stdout)}
+    assert rows["llamacpp"]["installed"]
+    assert Path(rows["llamacpp"]["where"][0]).exists()
+    for row in rows.values():
+        assert row["installed"] == (row["where"] is not None)
+        assert bool(row["missing"]) != row["installed"]
+    assert "kvlab.engines.llamacpp.embedded" in run("engines", env={"COLUMNS": "200"}).stdout
+
+
 def test_verbs_are_python_calls_of_the_same_name() -> None:
     import kvlab.api
     import kvlab.engines

@@ -192,7 +192,7 @@ def _comparison(rows: tuple[ComparisonRow, ...]) -> RenderableType:
             Text(words.metric(row.metric, row.unit)),
             Text(words.amount(row.a, row.unit)),
             Text(words.amount(row.b, row.unit)),
-            Text(words.change(row.change)),
+            Text("none" if row.change is None else words.change(row.change)),
             Text(words.bounds(row.low, row.high)),
             Text(words.signed(row.verdict).replace("difference seen", "difference\n  seen")),
         )

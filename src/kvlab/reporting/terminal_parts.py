@@ -89,7 +89,8 @@ class Sheet:
         if self._columns[at].no_wrap:
             return self._most(at)
         words = (min(cell_len(word), _LONGEST_WORD) for text in self._texts(at) for word in text.split())
-        return min(self._most(at), max(_READABLE, max(words, default=0)))
+        readable = _READABLE if self._columns[at].justify == "left" else 0
+        return min(self._most(at), max(readable, max(words, default=0)))
 
     def _widths(self, room: int) -> list[int]:
         """What each column gets of `room`: its least, and a fair share of what is left, nobody more than it needs."""
@@ -132,7 +133,7 @@ class Sheet:
         yield Text(first.plain, style=first.style or ("bold" if self._headed else ""), overflow="fold")
         for column, cell in zip(self._columns[1:], others, strict=True):
             if cell.plain:
-                text = " ".join(cell.plain.split("\n")) if self._headed else cell.plain
+                text = " ".join(cell.plain.split()) if self._headed else cell.plain
                 yield indented(f"{column.header}: {text}" if self._headed else text)
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from kvlab.core.engine import Gpu
     from kvlab.detect import LocalGpu
+    from kvlab.reporting.terminal_parts import Sheet
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,30 +35,88 @@ def _run(options: argparse.Namespace) -> Answer:
 
 
 def _known(name: str | None) -> Answer:
-    from kvlab.facts.gpus import find, table
+    from kvlab import api
 
-    gpus = [find(name)] if name else list(table().values())
+    if name:
+        from kvlab.facts.gpus import find
+
+        gpu = find(name)
+        return Answer([gpu], lambda: _show_one(gpu))
+    gpus = api.gpus()
     return Answer(gpus, lambda: _show_known(gpus))
 
 
 def _show_known(gpus: Sequence[Gpu]) -> RenderableType:
     from rich.console import Group
-    from rich.table import Table
 
+    from kvlab.reporting.terminal_parts import FirstThatFits, note
+
+    choices = [_sheet(gpus, columns) for columns in _COLUMNS]
+    notes = (
+        "GB/s: memory bandwidth. bf16, fp8: dense TFLOP/s, fp16 where it says so. formats: read in hardware.",
+        "Empty where the chip has no such unit or its maker states nothing.",
+    )
+    return Group(FirstThatFits(*choices), *map(note, notes))
+
+
+_ALL = ("name", "GPU", "vendor", "usable", "GB/s", "bf16", "fp8", "formats", "also called")
+_COLUMNS = (
+    _ALL,
+    ("name", "usable", "GB/s", "bf16", "fp8", "formats", "also called"),
+    ("name", "usable", "GB/s", "bf16", "fp8", "formats"),
+    ("name", "usable", "GB/s", "formats"),
+    ("name", "usable", "formats"),
+    ("name", "usable"),
+)
+"""Columns of the table, for screens from wide to narrow."""
+_NUMBERS = ("usable", "GB/s", "bf16", "fp8")
+
+
+def _sheet(gpus: Sequence[Gpu], columns: Sequence[str]) -> tuple[Sheet, list[RenderableType]]:
+    """The table with those columns, and the names of the others."""
+    from rich.text import Text
+
+    from kvlab.reporting.terminal_parts import left, note, right, table
+
+    body = table(
+        *(right(name) if name in _NUMBERS else left(name, name not in ("name", "formats")) for name in columns)
+    )
+    for gpu in gpus:
+        cells = _cells(gpu)
+        body.add_row(*(Text(cells[name]) for name in columns))
+    hidden = [name for name in _ALL if name not in columns]
+    return body, [note(f"also on a wider screen and in --json: {', '.join(hidden)}")] if hidden else []
+
+
+def _cells(gpu: Gpu) -> dict[str, str]:
     from kvlab.core.units import gib
 
-    grid = Table()
-    for header in ("name", "GPU", "vendor", "usable", "GB/s", "bf16", "fp8", "also called"):
-        grid.add_column(header, no_wrap=header in ("name", "usable", "bf16"))
-    for gpu in gpus:
-        speed = f"{gpu.bandwidth / 1e9:,.0f}" if gpu.bandwidth else "not stated"
-        rates = (_tflops(gpu.bf16_flops) or _tflops(gpu.fp16_flops, " fp16"), _tflops(gpu.fp8_flops))
-        called = ", ".join(gpu.aliases)
-        grid.add_row(gpu.name, gpu.title, gpu.vendor or "", gib(gpu.usable_bytes), speed, *rates, called)
-    note = "bf16, fp8: dense TFLOP/s; empty where the chip has no such unit or its maker states no rate."
-    if len(gpus) == 1:
-        note += f"\nSource: {gpus[0].source}."
-    return Group(grid, note)
+    return {
+        "name": gpu.name,
+        "GPU": gpu.title,
+        "vendor": gpu.vendor or "",
+        "usable": gib(gpu.usable_bytes),
+        "GB/s": f"{gpu.bandwidth / 1e9:,.0f}" if gpu.bandwidth else "",
+        "bf16": _tflops(gpu.bf16_flops) or _tflops(gpu.fp16_flops, " fp16"),
+        "fp8": _tflops(gpu.fp8_flops),
+        "formats": " ".join(gpu.formats or ()),
+        "also called": ", ".join(gpu.aliases),
+    }
+
+
+def _show_one(gpu: Gpu) -> RenderableType:
+    from kvlab.reporting.terminal_parts import facts
+
+    cells = _cells(gpu) | {"fp4": _tflops(gpu.fp4_flops)}
+    units = {
+        "GB/s": " of memory bandwidth",
+        "bf16": " TFLOP/s, dense",
+        "fp8": " TFLOP/s, dense",
+        "fp4": " TFLOP/s, dense",
+    }
+    return facts(
+        [(name, f"{cell}{units.get(name, '')}") for name, cell in cells.items() if cell] + [("source", gpu.source)]
+    )
 
 
 def _tflops(rate: float | None, unit: str = "") -> str:
@@ -68,19 +127,25 @@ def _tflops(rate: float | None, unit: str = "") -> str:
 
 def _show_local(found: Sequence[LocalGpu]) -> RenderableType:
     from rich.console import Group
-    from rich.table import Table
+    from rich.text import Text
+
+    from kvlab.reporting import words
+    from kvlab.reporting.terminal_parts import left, right, table
 
     if not found:
         return _none_found()
-    grid = Table("GPU", "the driver calls it", "--gpu", "total", "free", "driver", "runtime")
-    held = Table("GPU", "process", "name", "holds")
+    columns = ("the driver calls it", "--gpu", "total", "free", "driver", "runtime")
+    grid = table(right("GPU"), *(right(name) if name in ("total", "free") else left(name) for name in columns))
+    held = table(right("GPU"), right("process"), left("name"), right("holds"))
     for gpu in found:
         memory = (_gib(gpu.total_bytes), _gib(gpu.free_bytes))
-        facts = (gpu.driver or "not stated", gpu.runtime or "not stated")
-        grid.add_row(str(gpu.index), gpu.name, gpu.table_name or "not in the table", *memory, *facts)
+        said = (gpu.driver or "not stated", gpu.runtime or "not stated")
+        cells = (str(gpu.index), gpu.name, gpu.table_name or "not in the table", *memory, *said)
+        grid.add_row(*map(Text, cells))
         for process in gpu.processes:
-            held.add_row(str(gpu.index), str(process.pid), process.name or "not readable", _gib(process.bytes))
-    return Group(grid, held) if held.row_count else grid
+            name = words.plain(process.name or "not readable")
+            held.add_row(*map(Text, (str(gpu.index), str(process.pid), name, _gib(process.bytes))))
+    return Group(grid, Text(), held) if any(gpu.processes for gpu in found) else grid
 
 
 def _gib(size: int | None) -> str:
