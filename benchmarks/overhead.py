@@ -42,7 +42,7 @@ def deployment(row: Start) -> Deployment:
     """The start that a log describes, as the planner sees it."""
     rows: tuple[Row, ...] = ()
     if row.get("indexer"):
-        rows = tuple(Row(kind=kind, layers=(0,), heads=1, k_dim=128) for kind in ("latent", "indexer"))  # type: ignore[arg-type]
+        rows = tuple(Row(kind=kind, layers=(0,), heads=1, k_dim=128) for kind in ("latent", "indexer"))
     sizes: Any = {key: row.get(key) for key in ("hidden", "vocab", "ffn", "experts_per_token", "expert_ffn", "heads")}
     model = Model(
         name=row["model"], model_type="a published shape", context=row["context"], layers=row["layers"], **sizes

@@ -90,18 +90,20 @@ def _weights(name: str, revision: str | None) -> tuple[Weights | None, str | Non
     """Bytes of the tensors, or the class of the error that kept them from being read (None: there are no headers)."""
     from huggingface_hub import HfApi, errors
 
+    from kvlab.source import safetensors
+
     try:
         found = HfApi().get_safetensors_metadata(name, revision=revision)
     except errors.NotASafetensorsRepoError:
         return None, None
     except Exception as error:
         return None, type(error).__name__
-    total = sum(
-        tensor.data_offsets[1] - tensor.data_offsets[0]
+    tensors = [
+        safetensors.shaped(name, tensor.data_offsets[1] - tensor.data_offsets[0], tensor.shape)
         for file in found.files_metadata.values()
-        for tensor in file.tensors.values()
-    )
-    return Weights(total, "computed", f"sum of the tensors in {len(found.files_metadata)} safetensors headers"), None
+        for name, tensor in file.tensors.items()
+    ]
+    return safetensors.summed(tensors, f"{len(found.files_metadata)} safetensors headers"), None
 
 
 def _line(error: Exception, name: str, file: str, revision: str | None) -> BadInput:

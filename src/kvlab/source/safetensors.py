@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterable, Sequence
+from math import prod
 from pathlib import Path
 
 import msgspec
 
 from kvlab import store
 from kvlab.core.errors import BadInput
-from kvlab.core.model import Weights
+from kvlab.core.model import Tensor, Weights
 
 MAX_HEADER_BYTES = 100_000_000
 """The limit of the format itself."""
@@ -22,6 +25,10 @@ class _Index(msgspec.Struct):
 
 class _Tensor(msgspec.Struct):
     data_offsets: tuple[int, int]
+    shape: list[int] = []
+
+
+_EXPERT = re.compile(r"\bexperts\.\d+\.")
 
 
 def folder_weights(path: Path) -> Weights | None:
@@ -38,33 +45,54 @@ def folder_weights(path: Path) -> Weights | None:
         files = [single] if single.exists() else sorted(path.glob("*.safetensors"))
     if not files:
         return None
-    total = sum(file_bytes(file) for file in files)
-    return Weights(total, "computed", f"sum of the tensors in {len(files)} safetensors file{'s' * (len(files) > 1)}")
+    tensors = [tensor for file in files for tensor in file_tensors(file)]
+    return summed(tensors, f"{len(files)} safetensors file{'s' * (len(files) > 1)}")
 
 
-def file_bytes(path: Path) -> int:
-    """Bytes of the tensors in one file, as its header states them. Raises BadInput for a damaged or short file."""
+def summed(tensors: Iterable[Tensor], where: str) -> Weights:
+    """The weights that `tensors` make, those of a layer's experts as one."""
+    merged: dict[str, Tensor] = {}
+    for tensor in tensors:
+        name = _EXPERT.sub("experts.0.", tensor.name) if "experts." in tensor.name else tensor.name
+        same = merged.get(name)
+        size = tensor.bytes if same is None else same.bytes + tensor.bytes
+        merged[name] = Tensor(name, size, tensor.rows, tensor.columns)
+    total = sum(tensor.bytes for tensor in merged.values())
+    return Weights(total, "computed", f"sum of the tensors in {where}", tensors=tuple(merged.values()))
+
+
+def shaped(name: str, size: int, shape: Sequence[int]) -> Tensor:
+    """A tensor with the rows and columns of its shape."""
+    rows = max(1, shape[0]) if shape else 1
+    return Tensor(name, size, rows, max(1, prod(shape[1:])))
+
+
+def file_tensors(path: Path) -> list[Tensor]:
+    """The tensors in one file, as its header states them. Raises BadInput for a damaged or short file."""
     with os.fdopen(store.open_regular(path, "safetensors file"), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(MAX_HEADER_BYTES, size - 8):
             raise BadInput(f"{path} is no safetensors file, or cut short: {size:,} bytes; fetch it again")
         header = file.read(length)
-    return _tensor_bytes(header, str(path), size - 8 - length)
+    return _tensors(header, str(path), size - 8 - length)
 
 
-def _tensor_bytes(header: bytes, where: str, held: int) -> int:
+def _tensors(header: bytes, where: str, held: int) -> list[Tensor]:
     try:
         entries = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
-        tensors = [msgspec.json.decode(raw, type=_Tensor) for name, raw in entries.items() if name != "__metadata__"]
+        entries.pop("__metadata__", None)
+        tensors = {name: msgspec.json.decode(raw, type=_Tensor) for name, raw in entries.items()}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BadInput(f"{where} has a damaged safetensors header; fetch it again") from None
-    end = max((tensor.data_offsets[1] for tensor in tensors), default=0)
+    end = max((tensor.data_offsets[1] for tensor in tensors.values()), default=0)
     if end > held:
         raise BadInput(f"{where} is cut short: its tensors need {end:,} bytes, it holds {held:,}; fetch it again")
-    if any(first < 0 or last < first for first, last in (tensor.data_offsets for tensor in tensors)):
+    if any(first < 0 or last < first for first, last in (tensor.data_offsets for tensor in tensors.values())):
         raise BadInput(f"{where} has a damaged safetensors header; fetch it again")
-    return sum(tensor.data_offsets[1] - tensor.data_offsets[0] for tensor in tensors)
+    return [
+        shaped(name, tensor.data_offsets[1] - tensor.data_offsets[0], tensor.shape) for name, tensor in tensors.items()
+    ]
 
 
 def _decode_index(path: Path) -> _Index:
