@@ -22,6 +22,10 @@ SHARES = list(csv.DictReader((GOLDEN / "shares.csv").read_text().splitlines()))
 H100 = "Qwen__Qwen3-8B.json"
 
 
+def stated(carved: Carved, name: str) -> object:
+    return next((row.value for row in carved.expects if row.name == name), None)
+
+
 def expected(carved: Carved, name: str) -> float:
     found = next((row.value for row in carved.expects if row.name == name), None)
     assert isinstance(found, float | int), f"{name} is not expected"
@@ -119,6 +123,23 @@ def test_a_share_that_is_asked_for_counts(deploy: Callable[..., Deployment], gpu
     assert share(deploy(H100, Ask(engine="sglang", tp=1))) is None
     with pytest.raises(BadInput, match="must be above 0 and at most 1"):
         share(deploy(H100, Ask(engine="sglang", tp=1, engine_args=(("mem-fraction-static", "70"),)), gpu=gpu()))
+
+
+def test_the_log_names_the_format_in_torchs_words(carve: Carve, gpu: Gpus) -> None:
+    """ "Using KV cache dtype: torch.float8_e4m3fn"; releases before 0.5.3 do not say."""
+    fp8 = Ask(engine="sglang", tp=1, kv_dtype="fp8_e4m3")
+    assert stated(carve(H100, fp8, GIB, gpu()), "kv_cache_dtype") == "float8_e4m3fn"
+    assert stated(carve(H100, Ask(engine="sglang", tp=1), GIB, gpu()), "kv_cache_dtype") == "bfloat16"
+    old = Ask(engine="sglang", tp=1, engine_version="0.4.6", kv_dtype="fp8_e4m3")
+    assert stated(carve(H100, old, GIB, gpu()), "kv_cache_dtype") is None
+
+
+def test_cards_older_than_turing_are_not_offered(gpu: Gpus) -> None:
+    """ "SGLang only supports sm75 and above." """
+    runs_on = engines.planner("sglang").runs_on
+    assert runs_on is not None
+    assert runs_on(gpu((7, 5)), Ask(engine="sglang"))
+    assert not runs_on(gpu((7, 0)), Ask(engine="sglang"))
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_states_and_the_pools_of_a_draft_are_told_apart(golden: Path) -> None:
     assert (found["kv_k_bytes"], found["kv_v_bytes"]) == (gib(4.52), gib(4.52))
     assert found["draft_kv_bytes"] == gib(6.78)
     assert found["graph_bytes"] == gib(3.85 + 6.13 + 2.17)
-    assert found["kv_dtype"] == "bfloat16"
+    assert found["kv_cache_dtype"] == "bfloat16"
 
 
 def test_hybrid_start_without_ranks(golden: Path) -> None:
@@ -74,7 +74,7 @@ def test_hybrid_start_without_ranks(golden: Path) -> None:
 
 def test_window_pools_are_one_cache(golden: Path) -> None:
     found = says((golden / "gemma_4_12b_fp4.log").read_text())
-    assert found == {"kv_dtype": "float4_e2m1fn_x2", "kv_bytes": gib(55.87), "kv_tokens": 765776}
+    assert found == {"kv_cache_dtype": "float4_e2m1fn_x2", "kv_bytes": gib(55.87), "kv_tokens": 765776}
     line = "Use sliding window memory pool. full_layer_tokens=1710, swa_layer_tokens=1368\n"
     assert says(line) == {"kv_window_tokens": 1368, "kv_full_tokens": 1710}
     # a pool of minus 40,934 tokens, as a public issue shows it
@@ -84,7 +84,7 @@ def test_window_pools_are_one_cache(golden: Path) -> None:
 
 def test_a_benchmark_states_its_pool_in_the_allocation_line(golden: Path) -> None:
     found = says((golden / "gpt_oss_bench.log").read_text())
-    assert (found["kv_tokens"], found["kv_dtype"]) == (4096, "float8_e5m2")
+    assert (found["kv_tokens"], found["kv_cache_dtype"]) == (4096, "float8_e5m2")
     assert (found["free_before_load_bytes"], found["weights_bytes"]) == (gib(94.63), gib(2.72))
 
 
@@ -101,7 +101,7 @@ LINES = {
     },
     "KV Cache is allocated. #tokens: 274934, KV size: 17.99 GB\n": {"kv_tokens": 274934, "kv_bytes": gib(17.99)},
     "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 159552, K size: 1.83 GB, V size: 1.83 GB\n": {
-        "kv_dtype": "bfloat16",
+        "kv_cache_dtype": "bfloat16",
         "kv_tokens": 159552,
         "kv_k_bytes": gib(1.83),
         "kv_v_bytes": gib(1.83),

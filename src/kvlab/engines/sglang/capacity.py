@@ -9,7 +9,7 @@ from kvlab.core.model import Model
 from kvlab.core.plan import Ask, Capacity, KvCost
 from kvlab.core.units import GIB
 from kvlab.engines.sglang.arguments import check_arguments
-from kvlab.engines.sglang.defaults import default_share
+from kvlab.engines.sglang.defaults import default_share, runs_on
 from kvlab.engines.sglang.doubts import doubts, not_known
 from kvlab.engines.sglang.dtypes import layer_bytes, packed, resolve
 from kvlab.engines.sglang.expects import expects
@@ -154,6 +154,7 @@ PLANNER = Planner(
     default_util=lambda ask: None,
     default_share=default_share,
     most_share=None,
+    runs_on=runs_on,
     carve=_carve,
     options=frozenset(
         {"tp", "pp", "dp", "ep", "util", "block_size", "max_num_batched_tokens", "max_num_seqs", "prefix_caching"}

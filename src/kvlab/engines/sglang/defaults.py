@@ -38,6 +38,19 @@ _PAGES = {"flashmla": 64, "trtllm_mla": 64, "trtllm_mha": 64, "cutlass_mla": 128
 """Page sizes that an attention backend forces when none, or one it does not take, is asked for."""
 
 
+_ROCM = ("gfx942", "gfx950")
+
+
+def runs_on(gpu: Gpu, ask: Ask) -> bool:
+    """Whether SGLang's own checks let it run on the GPU: compute capability 7.5 and above, MI300 and MI350.
+
+    Its backends for other makers size their caches by rules that are not known here.
+    """
+    if gpu.vendor == "nvidia":
+        return gpu.compute_capability is None or gpu.compute_capability >= (7, 5)
+    return gpu.vendor == "amd" and gpu.arch in _ROCM
+
+
 def memory_mib(gpu: Gpu) -> float:
     """The memory that SGLang's defaults are computed from, in MiB."""
     known = NVIDIA_SMI_MIB.get(gpu.name)

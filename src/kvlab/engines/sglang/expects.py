@@ -15,11 +15,24 @@ from kvlab.engines.sglang.dtypes import layer_bytes
 from kvlab.engines.sglang.parallel import attention_ranks
 from kvlab.engines.sglang.pools import Pools, Sizes, row_layers, running_limit
 from kvlab.engines.sglang.states import slot_bytes, slots_per_request
+from kvlab.engines.sglang.versions import Release, release
 
 _PRINTED = 0.005 * GIB
 """Half of the last digit that the log prints (two decimals of a GiB, which it calls GB)."""
 _PLAIN = ("float16", "bfloat16", "fp8_e4m3", "fp8_e5m2")
 """Formats of which the printed sizes are the products of tokens, heads and bytes alone."""
+_TORCH = {
+    # What the log calls each format.
+    "bfloat16": ("bfloat16",),
+    "float16": ("float16",),
+    "fp8_e4m3": ("float8_e4m3fn", "float8_e4m3fnuz"),
+    "fp8_e5m2": ("float8_e5m2", "float8_e5m2fnuz"),
+    "mxfp8": ("float8_e4m3fn", "float8_e4m3fnuz"),
+    "fp4_e2m1": ("float4_e2m1fn_x2",),
+    "nvfp4": ("float4_e2m1fn_x2",),
+    "fp4_mx_block16": ("float4_e2m1fn_x2",),
+}
+_DTYPE_SINCE: Release = (0, 5, 3)
 Kind = Literal["computed", "estimated"]
 
 
@@ -41,7 +54,26 @@ def expects(deployment: Deployment, pools: Pools, sizes: Sizes, context: int) ->
     running = running_limit(pools, sizes, ask, context, per_request)
     rows.append(_count("max_running_requests", running, "requests", kind, "the scheduler's limit, and what fits"))
     rows.append(_count("context_len", context, "tokens", "computed", "--context-length"))
-    return tuple(rows)
+    return (*rows, *_dtype(deployment, pools))
+
+
+def _dtype(deployment: Deployment, pools: Pools) -> tuple[Expected, ...]:
+    """The format that the cache is allocated in, in torch's word."""
+    if release(deployment.ask) < _DTYPE_SINCE:
+        return ()
+    word, *also = _TORCH[pools.dtype]
+    because = f"--kv-cache-dtype {deployment.ask.kv_dtype or 'auto'}"
+    return (
+        Expected(
+            name="kv_cache_dtype",
+            value=word,
+            unit="word",
+            kind="computed",
+            tolerance=0,
+            because=because,
+            also=tuple(also),
+        ),
+    )
 
 
 def _states(deployment: Deployment, sizes: Sizes, kind: Kind) -> list[Expected]:

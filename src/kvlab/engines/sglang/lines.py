@@ -60,8 +60,12 @@ STATED: tuple[Said, ...] = (
     Said("mem_fraction_static", "share", re.compile(r"\bmem_fraction_static=(\d*\.?\d+), ")),
     Said("page_size", "tokens", re.compile(r"ServerArgs\(.*\bpage_size=(\d+), ")),
     # "Using KV cache dtype: torch.bfloat16" (0.5.3 to 0.5.9), "KV Cache is allocated. dtype: torch.bfloat16, " (since)
-    Said("kv_dtype", "word", re.compile(r"\bUsing KV cache dtype: (?:torch\.)?([\w.]+)\s*\n")),
-    Said("kv_dtype", "word", re.compile(r"\bKV Cache (?:is allocated|VA upper bound)\. dtype: (?:torch\.)?([\w.]+), ")),
+    Said("kv_cache_dtype", "word", re.compile(r"\bUsing KV cache dtype: (?:torch\.)?([\w.]+)\s*\n")),
+    Said(
+        "kv_cache_dtype",
+        "word",
+        re.compile(r"\bKV Cache (?:is allocated|VA upper bound)\. dtype: (?:torch\.)?([\w.]+), "),
+    ),
 )
 ALL = (*SMALLEST, *LARGEST, *STATED)
 CHOICE: dict[str, Callable[[float, float], float]] = {
