@@ -11,23 +11,25 @@ SRC = Path(__file__).parents[1] / "src" / "kvlab"
 ORDER = [
     {"core"},
     {"store"},
-    {"facts", "families", "engines", "readers"},
+    {"facts", "families", "engines", "readers", "traces", "workload", "rules"},
     {
         "options",
         "machine",
         "detect",
         "source",
         "observe",
+        "logtext",
         "verdict",
         "request",
         "overhead",
+        "manifests",
         "prices",
         "tables",
         "supervisor",
     },
     {"speed"},
-    {"planning", "launch", "load"},
-    {"attach", "sizing"},
+    {"planning", "launch", "load", "symptoms"},
+    {"attach", "sizing", "deploy", "flagcheck"},
     {"grid"},
     {"asked"},
     {"prompts", "answers", "sharing", "lab", "settings"},
@@ -37,7 +39,7 @@ ORDER = [
     {"api"},
     {"cli"},
 ]
-VARIANTS = ("engines", "families", "readers")
+VARIANTS = ("engines", "families", "readers", "rules")
 FILES = sorted(SRC.rglob("*.py"))
 
 

@@ -7,9 +7,22 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from kvlab.api import ab, bench, check, compare, demo, gpus, plan, prefix, quality, report
+    from kvlab.api import ab, artefacts, bench, check, compare, demo, explain, gpus, plan, prefix, quality, report
 
-__all__ = ["__version__", "ab", "bench", "check", "compare", "demo", "gpus", "plan", "prefix", "quality", "report"]
+__all__ = [
+    "__version__",
+    "ab",
+    "bench",
+    "check",
+    "compare",
+    "demo",
+    "explain",
+    "gpus",
+    "plan",
+    "prefix",
+    "quality",
+    "report",
+]
 
 
 def __getattr__(name: str) -> Any:

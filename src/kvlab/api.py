@@ -6,7 +6,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from kvlab.core.errors import BadInput
+from kvlab.core.errors import BadInput, EngineFailed
 from kvlab.core.plan import Ask, Plan
 from kvlab.core.sizing import Search
 
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from kvlab.core.observation import Observation
     from kvlab.core.quality import Prefix, Quality
     from kvlab.core.record import Record
+    from kvlab.core.rule import Explain
     from kvlab.load.bench import BenchResult, BenchSpec
     from kvlab.load.spec import OnProgress
-    from kvlab.options import PlanOptions
+    from kvlab.core.traffic import Traffic
+    from kvlab.options import PlanOptions, TrafficOptions
     from kvlab.settings import ArmName, OnStep, Settings
 
     OnCount = Callable[[int, int], None]
@@ -56,6 +58,35 @@ def plan_ask(
     return with_questions(loaded, ask, fspath(source), search, progress)
 
 
+def checked_flags(plan: Plan) -> Plan:
+    """The plan with a doubt for each flag that the engine installed here does not list; asks the engine once.
+
+    A plan of another version than the installed one may well differ from it.
+    """
+    from msgspec.structs import replace
+
+    from kvlab import flagcheck
+    from kvlab.core.model import Doubt
+
+    known = flagcheck.installed(plan)
+    if known is None:
+        return plan
+    text = "the engine installed here does not list this flag; it may be of another version"
+    found = [Doubt(flag, text) for flag in flagcheck.unknown(plan.launch.argv, known)]
+    return replace(plan, doubts=(*plan.doubts, *found)) if found else plan
+
+
+def artefacts(plan: Plan | str | PathLike[str], folder: str | PathLike[str]) -> tuple[Path, ...]:
+    """Writes a plan's launch script, engine files, compose file and Kubernetes manifest; `plan` may be a plan's file.
+
+    Raises BadInput when the folder cannot be written.
+    """
+    from kvlab.deploy import write
+    from kvlab.store import read
+
+    return write(plan if isinstance(plan, Plan) else read(plan, Plan, "plan"), Path(folder))
+
+
 def check(
     log: str | PathLike[str], *, plan: str | PathLike[str] | Plan | None = None, engine: str | None = None
 ) -> Check:
@@ -80,6 +111,16 @@ def _observe(source: str, engine: str | None) -> Observation:
     from kvlab.observe import read_log
 
     return read_log(source, engine)
+
+
+def explain(log: str | PathLike[str], *, engine: str | None = None) -> Explain:
+    """What the log ("-": standard input) shows that went wrong, the most certain and cheapest to cure first.
+
+    No finding is no proof of health. Raises BadInput when there is no such log, or it is empty.
+    """
+    from kvlab.symptoms import explain as run
+
+    return run(fspath(log), engine)
 
 
 def bench(
@@ -204,3 +245,24 @@ def report(record: str | PathLike[str], folder: str | PathLike[str] | None = Non
     loaded = read(source, Record, "record of a lab")
     write_charts(loaded, target / "charts")
     return write_report(loaded, target)
+
+
+def traffic(*files: str | PathLike[str], form: str | None = None, **asked: Unpack[TrafficOptions]) -> Traffic:
+    """Lengths, the context limit, prefix reuse and paging of traces; see `workload.analysis.Questions` for `asked`.
+
+    Raises BadInput in one line for a file that cannot be read, or a question that the trace cannot answer; EngineFailed
+    without the extra "traffic".
+    """
+    from importlib.util import find_spec
+
+    missing = [name for name in ("numba", "polars") if find_spec(name) is None]
+    if missing:
+        raise EngineFailed(f"traffic needs {' and '.join(missing)}: pip install 'kvlab[traffic]'")
+    from kvlab import traces
+    from kvlab.workload.analysis import Questions, analyse
+    from kvlab.workload.merge import merged
+
+    if not files:
+        raise BadInput("no trace is named; give at least one file")
+    read = [traces.read(Path(file), form) for file in files]
+    return analyse(merged(read), [Path(file).name for file in files], Questions(**asked))

@@ -128,6 +128,12 @@ class Launcher(msgspec.Struct, frozen=True, kw_only=True):
     """One line that says how to get the engine."""
     port_in: str = "--port"
     """The flag that takes the port, or the environment variable that takes ADDRESS:PORT."""
+    images: Mapping[str, str] = {}
+    """Public container images by the vendor of the GPU; "{version}" stands for the engine's version."""
+    image_program: str | None = None
+    """What stands for argv[0] in the images; None: the same."""
+    help_words: tuple[str, ...] = ()
+    """What makes the program print its options; empty when it takes none."""
 
 
 class LogReader(msgspec.Struct, frozen=True, kw_only=True):

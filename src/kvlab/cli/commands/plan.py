@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from kvlab.cli.asking import add_arguments, ask
@@ -21,9 +22,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict", action="store_true", help="exit 1 unless one request, and all --users, fit without a doubt"
     )
-    backwards = parser.add_argument_group(
-        "which GPUs (--users without --gpu, or with --gpu 'h100*,mi3*' or 'amd,')"
-    )
+    backwards = parser.add_argument_group("which GPUs (--users without --gpu, or with --gpu 'h100*,mi3*' or 'amd,')")
     backwards.add_argument(
         "--price", action="append", default=[], metavar="GPU=USD", help="dollars an hour for one GPU; repeatable"
     )
@@ -38,9 +37,26 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--pareto", action="store_true", help="what no other choice beats in requests, context, cost and cache dtype"
     )
 
+    written = parser.add_argument_group("artefacts")
+    written.add_argument(
+        "--write", metavar="DIR", help="write the launch script, the engine's files, compose and Kubernetes to DIR"
+    )
+    written.add_argument(
+        "--check-flags", action="store_true", help="ask the installed engine for its options (--write does so too)"
+    )
+
 
 def _run(options: argparse.Namespace) -> Answer:
     plan = _plan(options)
+    if options.write is not None or options.check_flags:
+        from kvlab.api import checked_flags
+
+        plan = checked_flags(plan)
+    if options.write is not None:
+        from kvlab.api import artefacts
+
+        for path in artefacts(plan, options.write):
+            sys.stderr.write(f"kvlab: wrote {path}\n")
 
     def show() -> RenderableType:
         from kvlab.reporting import terminal

@@ -89,4 +89,10 @@ LAUNCHER = Launcher(
     default_port=8080,
     binary=_binary,
     missing="no llama-server on PATH and no embedded one: install it, or pip install 'kvlab[demo]'",
+    images={
+        "nvidia": "ghcr.io/ggml-org/llama.cpp:server-cuda13-{version}",
+        "amd": "ghcr.io/ggml-org/llama.cpp:server-rocm-{version}",
+    },
+    image_program="/app/llama-server",
+    help_words=("--help",),
 )

@@ -101,4 +101,5 @@ LAUNCHER = Launcher(
     binary=_binary,
     missing="no lmdeploy on PATH: pip install lmdeploy (Linux with an NVIDIA GPU)",
     port_in="--server-port",
+    help_words=("serve", "api_server", "--help"),
 )

@@ -69,4 +69,5 @@ LAUNCHER = Launcher(
     binary=_binary,
     missing="no ollama on PATH: install it from https://ollama.com/download",
     port_in="OLLAMA_HOST",
+    images={"nvidia": "ollama/ollama:{version}", "amd": "ollama/ollama:{version}-rocm"},
 )

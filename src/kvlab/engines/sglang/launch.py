@@ -124,4 +124,7 @@ LAUNCHER = Launcher(
     default_port=_PORT,
     binary=_binary,
     missing="no sglang in this Python: pip install sglang (Linux with a GPU), or start it in its container and attach",
+    images={"nvidia": "lmsysorg/sglang:v{version}"},
+    image_program="python3",
+    help_words=("-m", "sglang.launch_server", "--help"),
 )

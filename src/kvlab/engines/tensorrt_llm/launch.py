@@ -150,4 +150,6 @@ LAUNCHER = Launcher(
     binary=_binary,
     missing="no trtllm-serve on PATH: run NVIDIA's container nvcr.io/nvidia/tensorrt-llm/release, or"
     " pip install tensorrt-llm on Linux with an NVIDIA GPU",
+    images={"nvidia": "nvcr.io/nvidia/tensorrt-llm/release:{version}"},
+    help_words=("serve", "--help"),
 )

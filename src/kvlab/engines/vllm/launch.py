@@ -177,4 +177,6 @@ LAUNCHER = Launcher(
     binary=_binary,
     missing="no vllm on PATH: pip install vllm (Linux with a GPU); for a CPU, kvlab's repository has"
     " scripts/setup_vllm_cpu.sh",
+    images={"nvidia": "vllm/vllm-openai:v{version}", "amd": "vllm/vllm-openai-rocm:v{version}"},
+    help_words=("serve", "--help=all"),
 )

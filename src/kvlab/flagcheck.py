@@ -1,0 +1,85 @@
+"""Whether the installed engine has the flags of a launch command, by its own list of options."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from kvlab import engines
+from kvlab.core.plan import Plan
+
+_OPTION = re.compile(r"(?<![\w/-])--?[a-zA-Z][\w-]*")
+_FEWEST = 20
+"""Options below which a help text is no list of options but a complaint."""
+_HELP_SECONDS = 180
+"""How long an engine may take to print its options: Python engines import for a minute."""
+
+
+def options(help_text: str) -> frozenset[str]:
+    """Every option that a help text names, long and short, with dashes in the name."""
+    return frozenset(_dashed(found) for found in _OPTION.findall(help_text))
+
+
+def unknown(argv: Iterable[str], known: frozenset[str]) -> tuple[str, ...]:
+    """Flags of a command that are not among the engine's options, in their order."""
+    flags = [word.split("=", 1)[0] for word in argv if word.startswith("--")]
+    return tuple(dict.fromkeys(flag for flag in flags if _dashed(flag) not in known))
+
+
+def installed(plan: Plan, *, run: bool = True) -> frozenset[str] | None:
+    """The options of the engine that this machine would start; None when it is not installed or prints none.
+
+    The list is kept in the user's cache folder until the program changes; with `run` False nothing is started.
+    """
+    launcher = engines.launcher(plan.engine.name)
+    program = launcher.binary(plan.ask)
+    if program is None or not launcher.help_words or "-m" in program:  # an embedded server has no list of its own
+        return None
+    kept = _kept(plan.engine.name, program[0])
+    if kept is not None and kept.is_file():
+        return _enough(kept.read_text("utf-8", "replace"))
+    text = _ask((*program, *launcher.help_words)) if run else ""
+    if kept is not None and _enough(text) is not None:
+        try:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_text(text, "utf-8")
+        except OSError:
+            pass  # the next check asks again
+    return _enough(text)
+
+
+def _dashed(option: str) -> str:
+    lead = "--" if option.startswith("--") else "-"
+    return lead + option.lstrip("-").replace("_", "-")
+
+
+def _enough(text: str) -> frozenset[str] | None:
+    found = options(text)
+    return found if len(found) >= _FEWEST else None
+
+
+def _kept(engine: str, program: str) -> Path | None:
+    """Where the list of this very program is kept: by its path, size and date."""
+    import hashlib
+
+    try:
+        stat = os.stat(program)
+    except OSError:
+        return None
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    mark = hashlib.sha256(f"{os.path.realpath(program)} {stat.st_size} {stat.st_mtime_ns}".encode()).hexdigest()
+    return Path(home) / "kvlab" / f"{engine}-options-{mark[:16]}.txt"
+
+
+def _ask(words: tuple[str, ...]) -> str:
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_HELP_SECONDS, check=False, text=True
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout + done.stderr

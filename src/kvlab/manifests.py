@@ -1,0 +1,169 @@
+"""A container as a compose file and as Kubernetes objects, generic over engines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from kvlab.core.plan import Plan
+from kvlab.core.units import GIB, ceil_div
+
+FILES, CACHE = "/kvlab", "/root/.cache/huggingface"
+"""Where the container sees the files that its command names, and what it downloads."""
+LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
+RESOURCE = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
+"""Names under which the device plugins of Kubernetes offer GPUs."""
+_LOAD_SECONDS, _PROBE_SECONDS = 1800, 10
+"""How long a container may take to load its model before it counts as failed: downloads and kernels take minutes."""
+
+
+class Mounted(msgspec.Struct, frozen=True):
+    """A model of this machine in a container."""
+
+    word: str
+    """As the command names it."""
+    host: str
+    root: str
+    """The folder of this machine that is mounted."""
+    inside: str
+    """Where it is mounted."""
+    path: str
+    """The model in the container."""
+
+
+class Container(msgspec.Struct, frozen=True, kw_only=True):
+    """The command of a plan as it runs inside the engine's image."""
+
+    image: str
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    port: int
+    ready_path: str
+    vendor: str
+    gpus: int
+    model: Mounted | None
+    """None: downloaded from the Hub."""
+    files: tuple[str, ...]
+    """Files that the command names."""
+    cache_bytes: int | None
+    """Room for a downloaded model; None when the size of the weights is not known."""
+
+    @property
+    def shared_memory(self) -> int:
+        """Bytes of /dev/shm: ranks talk through it (NCCL, vLLM's message queue), and Docker's 64 MiB are too few."""
+        return 2 * max(1, self.gpus) * GIB
+
+
+def compose(plan: Plan, name: str, container: Container) -> dict[str, Any]:
+    """https://github.com/compose-spec/compose-spec/blob/main/spec.md. The port is open on this machine alone."""
+    volumes = [f"./{name}:{FILES}/{name}:ro" for name in container.files]
+    if container.model is not None:
+        volumes.append(f"{container.model.root}:{container.model.inside}:ro")
+    else:
+        volumes.append(f"${{HF_HOME:-${{HOME}}/.cache/huggingface}}:{CACHE}")
+    service: dict[str, Any] = {
+        "image": container.image,
+        "entrypoint": [container.argv[0]],
+        "command": [_escaped(word) for word in container.argv[1:]],
+        "environment": {"HF_TOKEN": "${HF_TOKEN:-}", **{key: _escaped(text) for key, text in container.env.items()}},
+        "ports": [f"{LOOPBACK}:{container.port}:{container.port}"],
+        "volumes": volumes,
+        "shm_size": f"{container.shared_memory // GIB}gb",
+        "restart": "unless-stopped",
+    }
+    if container.vendor == "amd":
+        service |= {
+            "devices": ["/dev/kfd", "/dev/dri"],
+            "group_add": ["video", "render"],
+            "security_opt": ["seccomp=unconfined"],
+        }
+    else:
+        device = {"driver": "nvidia", "count": container.gpus, "capabilities": ["gpu"]}
+        service["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
+    return {"name": name, "services": {plan.engine.name: service}}
+
+
+def _escaped(text: str) -> str:
+    """Compose reads $ as the start of a variable."""
+    return text.replace("$", "$$")
+
+
+def kubernetes(plan: Plan, name: str, container: Container) -> list[dict[str, Any]]:
+    """A Deployment, its Service, the claim for downloads and the engine's files, as far as they are needed."""
+    labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/component": plan.engine.name}
+    volumes, mounts = _volumes(name, container)
+    pod = {
+        "containers": [_pod_container(plan, container, mounts)],
+        "volumes": volumes,
+        # Else a Service named like the engine would set its variables (VLLM_PORT).
+        "enableServiceLinks": False,
+    }
+    found: list[dict[str, Any]] = []
+    if container.files:
+        texts = {file: plan.launch.files[file] for file in container.files}
+        found.append(_object("v1", "ConfigMap", f"{name}-files", labels, {"data": texts}))
+    if container.model is None and container.cache_bytes is not None:
+        room = f"{ceil_div(round(container.cache_bytes * 1.2), GIB)}Gi"
+        claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": room}}}
+        found.append(_object("v1", "PersistentVolumeClaim", f"{name}-cache", labels, {"spec": claim}))
+    spec = {
+        "replicas": 1,
+        "strategy": {"type": "Recreate"},  # two copies would need twice the GPUs
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
+    found.append(_object("apps/v1", "Deployment", name, labels, {"spec": spec}))
+    ports = [{"name": "http", "port": container.port, "targetPort": "http"}]
+    found.append(_object("v1", "Service", name, labels, {"spec": {"selector": labels, "ports": ports}}))
+    return found
+
+
+def _object(version: str, kind: str, name: str, labels: Mapping[str, str], body: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": dict(labels)}, **body}
+
+
+def _pod_container(plan: Plan, container: Container, mounts: list[dict[str, Any]]) -> dict[str, Any]:
+    probe = {
+        "httpGet": {"path": container.ready_path, "port": "http"},
+        "periodSeconds": _PROBE_SECONDS,
+    }
+    token = {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}
+    return {
+        "name": plan.engine.name,
+        "image": container.image,
+        "command": [_unexpanded(container.argv[0])],
+        "args": [_unexpanded(word) for word in container.argv[1:]],
+        "env": [
+            {"name": "HF_TOKEN", "valueFrom": token},
+            *({"name": key, "value": _unexpanded(value)} for key, value in container.env.items()),
+        ],
+        "ports": [{"name": "http", "containerPort": container.port}],
+        "resources": {"limits": {RESOURCE[container.vendor]: container.gpus}},
+        "startupProbe": {**probe, "failureThreshold": _LOAD_SECONDS // _PROBE_SECONDS},
+        "readinessProbe": probe,
+        "volumeMounts": mounts,
+    }
+
+
+def _unexpanded(text: str) -> str:
+    """Kubernetes replaces $(NAME) in commands; $$ is a plain $."""
+    return text.replace("$(", "$$(")
+
+
+def _volumes(name: str, container: Container) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    shared = {"medium": "Memory", "sizeLimit": f"{container.shared_memory // GIB}Gi"}
+    volumes: list[dict[str, Any]] = [{"name": "shm", "emptyDir": shared}]
+    mounts: list[dict[str, Any]] = [{"name": "shm", "mountPath": "/dev/shm"}]
+    if container.files:
+        volumes.append({"name": "files", "configMap": {"name": f"{name}-files"}})
+        mounts.append({"name": "files", "mountPath": FILES, "readOnly": True})
+    if container.model is not None:
+        volumes.append({"name": "model", "hostPath": {"path": container.model.root}})
+        mounts.append({"name": "model", "mountPath": container.model.inside, "readOnly": True})
+    else:
+        claim = {"persistentVolumeClaim": {"claimName": f"{name}-cache"}}
+        volumes.append({"name": "cache", **(claim if container.cache_bytes is not None else {"emptyDir": {}})})
+        mounts.append({"name": "cache", "mountPath": CACHE})
+    return volumes, mounts

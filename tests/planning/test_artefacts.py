@@ -1,0 +1,183 @@
+"""The files that a plan is deployed from: read back by real parsers, with flags that the engines really have."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kvlab import api, flagcheck
+from kvlab.deploy import COMPOSE, KUBERNETES, SCRIPT, artefacts
+from kvlab.core.plan import Plan
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+LLAMA_8B = GOLDEN / "configs" / "meta-llama__Llama-3.1-8B.json"
+KNOWN = {
+    "vllm": frozenset((GOLDEN / "vllm" / "options_0.32.0.txt").read_text().split()),
+    "llamacpp": frozenset((GOLDEN / "llamacpp" / "options_b11434.txt").read_text().split()),
+}
+EVERYTHING: dict[str, dict[str, Any]] = {
+    "vllm": {
+        "tp": 2,
+        "pp": 2,
+        "dp": 2,
+        "dcp": 1,
+        "ep": 2,
+        "kv_dtype": "fp8",
+        "block_size": 32,
+        "max_num_batched_tokens": 4096,
+        "max_num_seqs": 64,
+        "prefix_caching": False,
+    },
+    "llamacpp": {
+        "kv_dtype": "q8_0",
+        "parallel": 4,
+        "kv_unified": False,
+        "swa_full": True,
+        "ubatch": 256,
+        "prefix_caching": False,
+    },
+}
+
+
+def plan(**options: Any) -> Plan:
+    return api.plan(LLAMA_8B, gpu="h100-80gb", context=8192, **options)
+
+
+def documents(text: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(text))
+
+
+@pytest.mark.parametrize("engine", ["vllm", "llamacpp"])
+def test_every_flag_is_one_that_the_engine_lists(engine: str) -> None:
+    assert flagcheck.unknown(plan(engine=engine, **EVERYTHING[engine]).launch.argv, KNOWN[engine]) == ()
+    assert flagcheck.unknown(plan(engine=engine).launch.argv, KNOWN[engine]) == ()
+
+
+def test_the_config_file_holds_what_the_engine_lists() -> None:
+    keys = yaml.safe_load(plan(**EVERYTHING["vllm"]).launch.files["vllm_config.yaml"])
+    assert {f"--{key}" for key in keys if key != "model"} <= KNOWN["vllm"]
+    recurrent = api.plan(
+        GOLDEN / "configs" / "Qwen__Qwen3-Next-80B-A3B-Instruct.json", gpu="b200-180gb", mamba_cache_mode="align"
+    )
+    assert flagcheck.unknown(recurrent.launch.argv, KNOWN["vllm"]) == ()
+
+
+def test_a_flag_that_is_not_listed_is_found() -> None:
+    argv = ("vllm", "serve", "m", "--max-model-len", "8", "--kv_cache_dtype=fp8", "--turbo", "--no-such-thing")
+    assert flagcheck.unknown(argv, KNOWN["vllm"]) == ("--turbo", "--no-such-thing")
+
+
+def test_compose_starts_the_planned_command() -> None:
+    planned = plan(tp=4)
+    (compose,) = documents(artefacts(planned)[COMPOSE])
+    service = compose["services"]["vllm"]
+    words = [*service["entrypoint"], *service["command"]]
+    assert words == ["0.0.0.0" if word == "127.0.0.1" else word for word in planned.launch.argv]
+    assert service["image"] == "vllm/vllm-openai:v0.32.0"
+    assert service["ports"] == ["127.0.0.1:8000:8000"]
+    (device,) = service["deploy"]["resources"]["reservations"]["devices"]
+    assert device == {"driver": "nvidia", "count": 4, "capabilities": ["gpu"]}
+    assert service["shm_size"] == "8gb"
+
+
+def test_kubernetes_objects_refer_to_each_other() -> None:
+    found = {each["kind"]: each for each in documents(artefacts(plan(tp=2, dp=2))[KUBERNETES])}
+    assert set(found) == {"PersistentVolumeClaim", "Deployment", "Service"}
+    spec = found["Deployment"]["spec"]
+    pod = spec["template"]["spec"]
+    (container,) = pod["containers"]
+    assert (
+        spec["selector"]["matchLabels"]
+        == spec["template"]["metadata"]["labels"]
+        == found["Service"]["spec"]["selector"]
+    )
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": 4}
+    shm = next(volume for volume in pod["volumes"] if volume["name"] == "shm")
+    assert shm["emptyDir"]["medium"] == "Memory"
+    claim = next(volume for volume in pod["volumes"] if volume["name"] == "cache")["persistentVolumeClaim"]["claimName"]
+    assert claim == found["PersistentVolumeClaim"]["metadata"]["name"]
+    # 16 GB of weights, and a fifth to spare
+    assert found["PersistentVolumeClaim"]["spec"]["resources"]["requests"]["storage"] == "18Gi"
+    assert container["startupProbe"]["httpGet"] == {"path": "/health", "port": "http"}
+    assert found["Service"]["spec"]["ports"][0]["port"] == container["ports"][0]["containerPort"] == 8000
+
+
+def test_tokens_are_named_and_never_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_do_not_write_me")
+    written = artefacts(plan())
+    assert not any("hf_do_not_write_me" in text for text in written.values())
+    (compose,) = documents(written[COMPOSE])
+    assert compose["services"]["vllm"]["environment"]["HF_TOKEN"] == "${HF_TOKEN:-}"
+    deployment = next(each for each in documents(written[KUBERNETES]) if each["kind"] == "Deployment")
+    (token,) = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert token["valueFrom"]["secretKeyRef"] == {"name": "hf-token", "key": "token", "optional": True}
+
+
+def test_the_script_is_the_command(tmp_path: Path) -> None:
+    planned = plan(engine_args={"speculative-config": '{"method": "ngram", "num_speculative_tokens": 2}'})
+    paths = api.artefacts(planned, tmp_path / "deploy")
+    assert {path.name for path in paths} == {SCRIPT, COMPOSE, KUBERNETES, "vllm_config.yaml"}
+    script = tmp_path / "deploy" / SCRIPT
+    assert script.stat().st_mode & 0o111
+    subprocess.run(["/bin/sh", "-n", script], check=True)
+    lines = [line for line in script.read_text().splitlines() if not line.startswith("#")]
+    words = shlex.split("\n".join(lines).partition("exec ")[2].replace("\\\n", " "))
+    assert tuple(words) == planned.launch.argv
+    (compose,) = documents((tmp_path / "deploy" / COMPOSE).read_text())
+    assert '{"method": "ngram", "num_speculative_tokens": 2}' in compose["services"]["vllm"]["command"]
+
+
+def test_files_and_models_of_this_machine_are_mounted(tmp_path: Path) -> None:
+    folder = tmp_path / "models--org--name" / "snapshots" / "abc"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(LLAMA_8B.read_text())
+    planned = api.plan(folder, gpu="h100-80gb", context=8192, engine="tensorrt-llm")
+    (compose,) = documents(artefacts(planned)[COMPOSE])
+    service = compose["services"]["tensorrt-llm"]
+    # The snapshots of the Hub's cache are links to the folder's blobs.
+    assert f"{tmp_path / 'models--org--name'}:/models/models--org--name:ro" in service["volumes"]
+    assert "/models/models--org--name/snapshots/abc" in service["command"]
+    assert "./trtllm_config.yaml:/kvlab/trtllm_config.yaml:ro" in service["volumes"]
+    assert "/kvlab/trtllm_config.yaml" in service["command"]
+    kinds = [each["kind"] for each in documents(artefacts(planned)[KUBERNETES])]
+    assert kinds == ["ConfigMap", "Deployment", "Service"]
+
+
+def test_amd_gpus_get_their_devices() -> None:
+    (compose,) = documents(artefacts(api.plan(LLAMA_8B, gpu="mi300x-192gb", context=8192))[COMPOSE])
+    service = compose["services"]["vllm"]
+    assert service["devices"] == ["/dev/kfd", "/dev/dri"]
+    assert "deploy" not in service
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [({"gpu": "max1550-64gb"}, "no public image"), ({"gpu": "h100-80gb", "tp": 8, "pp": 2}, "more than one machine")],
+)
+def test_what_cannot_be_right_is_left_out_with_its_reason(options: dict[str, Any], reason: str) -> None:
+    written = artefacts(api.plan(LLAMA_8B, context=8192, **options))
+    assert COMPOSE not in written
+    assert KUBERNETES not in written
+    assert reason in written[SCRIPT]
+
+
+def test_an_installed_engine_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "vllm"
+    program.parent.mkdir()
+    options = " ".join(sorted(KNOWN["vllm"] - {"--max-model-len"}))
+    program.write_text(f'#!/bin/sh\necho asked >> "{tmp_path}/calls"\necho "{options}"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for _ in range(2):
+        checked = api.checked_flags(plan())
+        assert [doubt.key for doubt in checked.doubts][-1] == "--max-model-len"
+    assert (tmp_path / "calls").read_text() == "asked\n"
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert api.checked_flags(plan()) == plan()
