@@ -55,6 +55,13 @@ def test_no_line_is_wider_than_the_screen(name: str, width: int) -> None:
     assert max(len(line.rstrip()) for line in lines if line not in argv) <= width
 
 
+@pytest.mark.parametrize("name", ["ab", "check", "compare"])
+def test_80_columns_hold_the_tables_as_tables(name: str) -> None:
+    text = shown(everything()[name], 80)
+    assert "  change: " not in text
+    assert "  planned: " not in text
+
+
 def numbers(text: str) -> list[str]:
     return re.findall(r"\d[\d,.]*", text)
 

@@ -89,8 +89,8 @@ class Sheet:
         if self._columns[at].no_wrap:
             return self._most(at)
         words = (min(cell_len(word), _LONGEST_WORD) for text in self._texts(at) for word in text.split())
-        readable = _READABLE if self._columns[at].justify == "left" else 0
-        return min(self._most(at), max(readable, max(words, default=0)))
+        prose = self._columns[at].justify == "left" and self._most(at) > 2 * _READABLE
+        return min(self._most(at), max(_READABLE if prose else 0, max(words, default=0)))
 
     def _widths(self, room: int) -> list[int]:
         """What each column gets of `room`: its least, and a fair share of what is left, nobody more than it needs."""
