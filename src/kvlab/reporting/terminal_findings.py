@@ -31,7 +31,7 @@ def _finding(value: Finding) -> RenderableType:
         Text(f"line {value.line_number:,}: {words.plain(value.line)}"),
         Text(f"why: {words.plain(value.why)}"),
         Text("do, the cheapest first:"),
-        *(Padding(Text(f"{at}. {words.plain(text)}"), (0, 0, 0, 2)) for at, text in enumerate(value.do, 1)),
+        *_steps(value.do),
     )
 
 
@@ -45,4 +45,14 @@ def rule_list(value: RuleList) -> RenderableType:
 def rule_page(value: Page) -> RenderableType:
     """One rule's page."""
     whose = ", ".join(value.engines) or "any engine"
-    return Group(Text.assemble((value.code, "bold"), f": {value.title}"), note(f"lines of {whose}"), Text(value.page))
+    return Group(
+        Text.assemble((value.code, "bold"), f": {value.title}"),
+        note(f"in the log of {whose}"),
+        Text(f"\nSymptom: {value.symptom}\nCause: {value.cause}\nDo, the cheapest first:"),
+        *_steps(value.do),
+        note("Source: " + " ".join(value.source)),
+    )
+
+
+def _steps(texts: tuple[str, ...]) -> list[RenderableType]:
+    return [Padding(Text(f"{at}. {words.plain(text)}"), (0, 0, 0, 2)) for at, text in enumerate(texts, 1)]

@@ -58,7 +58,7 @@ FAILURES = Failures(
         Failure(
             code="port_in_use",
             title="The port is taken",
-            pattern=re.compile(r"error while attempting to bind on address .*address already in use", re.IGNORECASE),
+            pattern=re.compile(r"error while attempting to bind on address .*[Aa]ddress already in use"),
             why="another process listens on this address",
             do=("choose another --port", "stop the process that holds it"),
         ),

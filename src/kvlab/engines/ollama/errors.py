@@ -36,11 +36,15 @@ FAILURES = Failures(
         Failure(
             code="out_of_memory",
             title="Memory ran out while the model was loaded",
-            pattern=re.compile(
-                r"llama-server reported out-of-memory during startup|model requires more system memory \("
-                r"|msg=\"model is too large for system memory\""
-            ),
+            pattern=re.compile(r"llama-server reported out-of-memory during startup"),
             why="weights, cache and compute buffer together do not fit, with the smaller context that Ollama tried too",
+            do=("lower --context or --parallel", "choose a smaller cache dtype", "use a smaller quantisation"),
+        ),
+        Failure(
+            code="model_too_large",
+            title="The model does not fit in the machine's memory",
+            pattern=re.compile(r"model requires more system memory \(|msg=\"model is too large for system memory\""),
+            why="weights, cache and compute buffer together are more than Ollama finds free before it loads",
             do=("lower --context or --parallel", "choose a smaller cache dtype", "use a smaller quantisation"),
         ),
         Failure(

@@ -1,0 +1,129 @@
+"""Logs of any size and wrapping, block by block: compressed, UTF-16, coloured, wrapped in JSON."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, cast
+
+import msgspec
+
+from kvlab import store
+from kvlab.core.errors import BadInput
+
+BLOCK_BYTES = 1 << 20
+LONGEST_LINE = 1 << 14
+"""Bytes of a line that are looked at, around what is sought in it."""
+_COLOUR = re.compile(rb"\x1b\[[0-9;:?]*[A-Za-z]|#033\[[0-9;]*m")
+_MESSAGE_KEYS = ("log", "message", "msg", "MESSAGE", "line")
+"""Where Docker, Kubernetes collectors, journald's JSON and llama.cpp's JSON lines keep the engine's own line."""
+
+
+@contextmanager
+def opened(path: str) -> Iterator[IO[bytes]]:
+    """The log at `path` ("-": standard input), unpacked when it is gzip.
+
+    Raises BadInput when it is no file that can be read.
+    """
+    if path == "-":
+        if sys.stdin is None:
+            raise BadInput("standard input is closed; pipe the log into it, or give a log file")
+        yield sys.stdin.buffer
+        return
+    if path.startswith(("http://", "https://")):
+        raise BadInput(f"{path} is an address; explain reads the engine's log: a file, or - for standard input")
+    with os.fdopen(store.open_regular(path, "log"), "rb") as file:
+        if file.peek(2)[:2] != b"\x1f\x8b":
+            yield file
+            return
+        import gzip
+
+        with cast(IO[bytes], gzip.open(file)) as unpacked:
+            yield unpacked
+
+
+def blocks(file: IO[bytes], path: str) -> Iterator[bytes]:
+    """Whole lines, about a megabyte at a time, as UTF-8 without colours. A longer line comes in pieces.
+
+    Raises BadInput for a gzip file that is cut short or damaged before anything of it can be read.
+    """
+    rest, decoder = b"", None
+    first = True
+    while True:
+        piece, more = _read(file, path, first)
+        if first:
+            first = False
+            decoder = _decoder(piece)
+        if decoder is not None:
+            piece = decoder.decode(piece, not more).encode("utf-8", "replace")
+        whole = rest + piece
+        end = whole.rfind(b"\n") + 1
+        if not more or (not end and len(whole) >= BLOCK_BYTES):
+            end = len(whole)
+        if end:
+            yield _plain(whole[:end])
+        rest = whole[end:]
+        if not more:
+            return
+
+
+def _read(file: IO[bytes], path: str, first: bool) -> tuple[bytes, bool]:
+    try:
+        piece = file.read(BLOCK_BYTES)
+    except (EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        if first:
+            raise BadInput(f"{path} is a damaged gzip file ({error}); copy the log again") from None
+        return b"", False  # a gzip file cut short: what came before it counts
+    return piece, bool(piece)
+
+
+def _decoder(start: bytes) -> codecs.IncrementalDecoder | None:
+    """For UTF-16, which Windows PowerShell's `>` writes; None for everything that reads as UTF-8."""
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return codecs.getincrementaldecoder("utf-16")("replace")
+    return None
+
+
+def _plain(block: bytes) -> bytes:
+    return _COLOUR.sub(b"", block) if b"\x1b" in block or b"#033[" in block else block
+
+
+def line_around(block: bytes, at: int) -> tuple[int, int]:
+    """Where the line that holds `at` starts and ends; of a very long one, the part around it.
+
+    A carriage return ends a line too: progress bars write over themselves with it.
+    """
+    low, high = max(0, at - LONGEST_LINE), min(len(block), at + LONGEST_LINE)
+    start = max(block.rfind(b"\n", low, at), block.rfind(b"\r", low, at)) + 1 or low
+    ends = [end for end in (block.find(b"\n", at, high), block.find(b"\r", at, high)) if end >= 0]
+    return start, min(ends, default=high)
+
+
+def text_of(line: bytes) -> str:
+    """A line as text, taken out of the JSON that a collector wrapped it in."""
+    text = line.decode("utf-8", "replace")
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        wrapped: object = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+    if isinstance(wrapped, dict):
+        for key in _MESSAGE_KEYS:
+            if isinstance(inner := wrapped.get(key), str):
+                return inner
+    return text
+
+
+def shown(text: str, at: int, limit: int = 400) -> str:
+    """What a person is shown of a line: at most `limit` characters around `at`, control characters written out."""
+    start = max(0, min(at - limit // 4, len(text) - limit))
+    part = text[start : start + limit]
+    plain = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in part.replace("\t", " "))
+    return f"{'... ' if start else ''}{plain.strip()}{' ...' if start + limit < len(text) else ''}"

@@ -1,0 +1,49 @@
+"""Lines, and frames of tracebacks, that tell how far a start has come."""
+
+from __future__ import annotations
+
+import re
+
+from kvlab.core.rule import Stage
+
+STAGES: tuple[tuple[Stage, re.Pattern[str]], ...] = (
+    (
+        "loading",
+        re.compile(
+            r"Starting to load model|Loading safetensors checkpoint shards|Loading pt checkpoint shards"  # vLLM
+            r"|, in load_model\b|, in load_weights\b|, in create_weights\b|, in _initialize_model\b|, in"
+            r" initialize_model\b"
+            r"|Load weight begin"  # SGLang
+            r"|llama_model_loader: loaded meta data|msg=\"starting (?:llama|llama-|ollama )server\""
+            r"|msg=\"starting runner\""
+        ),
+    ),
+    (
+        "loaded",
+        re.compile(
+            r"Model loading took|Loading model weights took"  # vLLM
+            r"|, in determine_available_memory\b|, in determine_num_available_blocks\b|, in profile_run\b"
+            r"|Load weight end"  # SGLang
+            r"|load_tensors: offloaded \d+/\d+ layers"  # llama.cpp
+            r"|Memory used after loading model weights"  # TensorRT-LLM
+        ),
+    ),
+    (
+        "sized",
+        re.compile(
+            r"KV cache size: [\d,]+ tokens|\b(?:GPU|cuda) blocks: \d|Capturing CUDA graph|Capturing the model for CUDA"
+            r"|, in capture_model\b|, in _dummy_run\b|, in compile_or_warm_up_model\b|, in initialize_from_config\b"
+            r"|KV Cache is allocated|Memory pool end|Capture (?:decode )?(?:cuda|CUDA) graph begin|, in"
+            r" init_cuda_graphs\b"
+            r"|for max tokens in paged KV cache|\[BlockManager\] max_block_count"
+        ),
+    ),
+    (
+        "serving",
+        re.compile(
+            r"Application startup complete|The server is fired up and ready to roll|, in execute_model\b"
+            r"|, in event_loop_(?:normal|overlap)\b|server is listening on|main: model loaded|: model loaded$"
+            r"|llama runner started|Avg generation throughput|Decode batch"
+        ),
+    ),
+)

@@ -1,0 +1,40 @@
+"""This release does not know the model.
+
+Symptom: "Model architectures [...] are not supported", "does not recognize this architecture", llama.cpp "unknown
+model architecture", LMDeploy "turbomind does not support", TensorRT-LLM "Unknown architecture".
+
+Cause: the config names an architecture that is newer (or much older) than this engine and its Transformers.
+
+Do:
+- upgrade the engine; the model's page says from which release on
+- for "does not recognize this architecture": pip install -U transformers, if the engine allows that version
+- LMDeploy: --backend pytorch; TensorRT-LLM: --backend pytorch or autodeploy
+- Ollama and other programs with a built-in llama.cpp lag behind it: upgrade, or use llama-server itself
+
+Source: https://docs.vllm.ai/en/latest/models/supported_models/ https://github.com/ollama/ollama/issues/15508
+"""
+
+from __future__ import annotations
+
+import re
+
+from kvlab.core.rule import Advice, Case, Rule, Sign
+
+_NAME = re.compile(
+    r"architectures \[['\"]?(\w+)|model type `(\w+)`|unknown model architecture: '([^']+)'"
+    r"|turbomind does not support (\S+)|for AutoModelForCausalLM: (\S+)"
+)
+
+
+def _advise(case: Case, advice: Advice) -> Advice:
+    found = _NAME.search(case.first.line)
+    name = next((group for group in found.groups() if group), None) if found else None
+    return advice.replaced(f"the model is a {name}; {advice.why}") if name else advice
+
+
+RULE = Rule(
+    cost="machine",
+    failures=("architecture_unknown", "architecture_not_supported", "unknown_architecture"),
+    signs=(Sign(pattern=re.compile(r"unknown model architecture: '[^']+'"), engines=("llamacpp",)),),
+    advise=_advise,
+)

@@ -1,0 +1,269 @@
+"""What a log shows: every rule's signs sought in one pass, and what the rules make of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import chain
+
+import msgspec
+
+from kvlab import engines, rules
+from kvlab.core.errors import BadInput, nearest
+from kvlab.core.needles import needles
+from kvlab.core.observation import Failure
+from kvlab.core.rule import SYMPTOM, Advice, Case, Explain, Finding, Hit, Page, Rule, RuleList, Stage, Tally
+from kvlab.logtext import blocks, line_around, opened, shown, text_of
+
+_LOOK_LINES = 2000
+"""Lines among which the first recognisable one must stand."""
+_SOURCE = re.compile(r"\braise \w+\(|^\W*f?[\"'](?!\w+[\"']:)")
+"""A line of Python that a traceback quotes: what it would have said stands below it."""
+_STAGE_NAME = "stage"
+_CERTAINTIES = ("certain", "likely", "possible")
+_COSTS = ("setting", "trade", "machine")
+_PLAIN = Rule(cost="setting")
+"""Stands for the rule of a failure that has none."""
+
+
+class _Watch(msgspec.Struct, frozen=True, kw_only=True):
+    """One pattern of one rule, or of a stage (then `code` is the stage)."""
+
+    code: str
+    sign: str
+    pattern: re.Pattern[str]
+    needles: tuple[bytes, ...]
+    engine: str | None = None
+    stages: tuple[Stage, ...] = ()
+
+
+def explain(path: str, engine: str | None = None) -> Explain:
+    """The findings in the log at `path` ("-": standard input), the most certain and cheapest first.
+
+    Reads a log of any size in one pass and in bounded memory. Raises BadInput when there is no such file, it is
+    empty, or `engine` is none.
+    """
+    if engine is not None and engine not in engines.names():
+        raise BadInput(f"no engine called {engine!r}; {nearest(engine, engines.names())}")
+    with opened(path) as file:
+        pieces = blocks(file, path)
+        head = next(pieces, b"")
+        if not head:
+            raise BadInput(f"{path} is empty; start the engine with its output going to this file")
+        scan = _Scan(engine or _recognised(head), only=engine)
+        for block in chain((head,), pieces):
+            scan.feed(block)
+    return Explain(engine=scan.engine, lines=scan.lines, findings=_in_order(scan.findings()))
+
+
+def listing() -> RuleList:
+    """Every rule, by code."""
+    return RuleList(rules=tuple(page(code) for code in rules.codes()))
+
+
+def page(code: str) -> Page:
+    """The page of one rule. Raises BadInput naming the nearest code when there is none."""
+    rule = rules.rule(code)
+    symptoms = [sign for sign in rule.signs if sign.name == SYMPTOM]
+    named = {name for sign in symptoms for name in sign.engines} | {
+        name
+        for name in engines.names()
+        if rule.failures and any(failure.code in rule.failures for failure in engines.failures(name).rules)
+    }
+    anyone = any(not sign.engines for sign in symptoms)
+    return msgspec.structs.replace(rules.page(code), engines=() if anyone else tuple(sorted(named)))
+
+
+def _recognised(head: bytes) -> str | None:
+    readers = [(name, engines.log_reader(name).recognises) for name in engines.names()]
+    for raw in head.split(b"\n", _LOOK_LINES)[:_LOOK_LINES]:
+        line = text_of(raw[:4096])
+        for name, recognises in readers:
+            if recognises(line):
+                return name
+    return None
+
+
+@cache
+def _all_rules() -> dict[str, Rule]:
+    return {code: rules.rule(code) for code in rules.codes()}
+
+
+@cache
+def _watches() -> tuple[_Watch, ...]:
+    """Every pattern there is: of the rules, of the engines' failures, and of the stages."""
+    found = [
+        _watch(code, sign.pattern, sign=sign.name, engine=name, stages=rule.stages if sign.name == SYMPTOM else ())
+        for code, rule in _all_rules().items()
+        for sign in rule.signs
+        for name in sign.engines or (None,)
+    ]
+    found += [
+        _watch(code, failure.pattern, engine=name, stages=_all_rules()[code].stages if code in _all_rules() else ())
+        for name in engines.names()
+        for failure in engines.failures(name).rules
+        for code in _of_failures().get(failure.code, (failure.code,))
+    ]
+    return (*found, *(_watch(stage, pattern, sign=_STAGE_NAME) for stage, pattern in rules.STAGES))
+
+
+@cache
+def _of_failures() -> dict[str, tuple[str, ...]]:
+    """Codes of the engines' failures -> the rules whose symptom they are."""
+    named = {failure for rule in _all_rules().values() for failure in rule.failures}
+    return {name: tuple(code for code, rule in _all_rules().items() if name in rule.failures) for name in named}
+
+
+@cache
+def _without_rule() -> dict[str, Failure]:
+    """Failures that no rule names: they say themselves why and what to do."""
+    every = [failure for name in engines.names() for failure in engines.failures(name).rules]
+    return {failure.code: failure for failure in every if failure.code not in _of_failures()}
+
+
+def _watch(
+    code: str,
+    pattern: re.Pattern[str],
+    *,
+    sign: str = SYMPTOM,
+    engine: str | None = None,
+    stages: tuple[Stage, ...] = (),
+) -> _Watch:
+    # Without a literal every line has to be looked at.
+    literals = tuple(literal.encode() for literal in needles(pattern) or ("\n",))
+    return _Watch(code=code, sign=sign, pattern=pattern, needles=literals, engine=engine, stages=stages)
+
+
+class _Scan:
+    """One pass over a log. Memory: a block, and two lines for each sign that was seen."""
+
+    def __init__(self, engine: str | None, only: str | None) -> None:
+        self.engine = engine
+        self.lines = 0
+        self._stage: Stage = ""
+        self._tallies: dict[str, dict[str, Tally]] = {}
+        self._by_needle: dict[bytes, list[_Watch]] = {}
+        for watch in _watches():
+            if only is None or watch.engine in (None, only):
+                for needle in watch.needles:
+                    self._by_needle.setdefault(needle, []).append(watch)
+
+    def feed(self, block: bytes) -> None:
+        """Reads whole lines."""
+        lines: dict[int, tuple[int, int, list[_Watch]]] = {}
+        for needle, watches in self._by_needle.items():
+            for start, at, end in _occurrences(block, needle):
+                lines.setdefault(start, (at, end, []))[2].extend(watches)
+        counted, at_line = 0, self.lines
+        for start in sorted(lines):
+            at, end, watches = lines[start]
+            at_line += block.count(b"\n", counted, start)
+            counted = start
+            text = text_of(block[start:end])
+            if not _SOURCE.search(text):
+                self._line(text, at_line + 1, watches)
+        self.lines += block.count(b"\n") + (not block.endswith(b"\n"))
+
+    def _line(self, text: str, number: int, watches: list[_Watch]) -> None:
+        matched: dict[tuple[str, str], list[tuple[_Watch, re.Match[str]]]] = {}
+        for watch in watches:
+            if match := watch.pattern.search(text):
+                matched.setdefault((watch.code, watch.sign), []).append((watch, match))
+        for (code, sign), found in matched.items():
+            if sign == _STAGE_NAME:
+                self._stage = _stage(code)
+                continue
+            # The engine that wrote the log knows its lines best; the named groups of its sign are the ones to read.
+            watch, match = next((pair for pair in found if pair[0].engine == self.engine), found[0])
+            writers = {other.engine for other, _ in found}
+            engine = self.engine or (watch.engine if len(writers) == 1 else None)
+            if not watch.stages or self._stage in watch.stages:
+                hit = Hit(
+                    line=shown(text, match.start()),
+                    number=number,
+                    stage=self._stage,
+                    groups={name: value for name, value in match.groupdict().items() if value is not None},
+                    engine=engine,
+                )
+                self._count(code, sign, hit)
+
+    def _count(self, code: str, sign: str, hit: Hit) -> None:
+        tallies = self._tallies.setdefault(code, {})
+        for name, other in tallies.items():
+            if name != sign:
+                other.running = 0
+        tally = tallies.get(sign)
+        if tally is None:
+            tallies[sign] = Tally(first=hit, last=hit)
+            return
+        tally.last = hit
+        tally.count += 1
+        tally.running += 1
+        tally.longest = max(tally.longest, tally.running)
+
+    def findings(self) -> Iterator[Finding]:
+        """What the rules make of it."""
+        for code, tallies in self._tallies.items():
+            rule = _all_rules().get(code, _PLAIN)
+            if SYMPTOM not in tallies or tallies[SYMPTOM].count < rule.least:
+                continue
+            case = Case(engine=self.engine, tallies=tallies, ended=self._stage)
+            if finding := _finding(code, rule, case):
+                yield finding
+
+
+def _finding(code: str, rule: Rule, case: Case) -> Finding | None:
+    failure = _without_rule().get(code)
+    said = rules.page(code) if failure is None else None
+    title = said.title if said else failure.title if failure else code
+    advice: Advice | None = (
+        Advice(said.cause, said.do) if said else Advice(failure.why, failure.do) if failure else None
+    )
+    if rule.advise is not None and advice is not None:
+        advice = rule.advise(case, advice)
+    if advice is None:
+        return None
+    return Finding(
+        code=code,
+        title=title,
+        certainty=rule.certainty,
+        line=case.first.line,
+        line_number=case.first.number,
+        count=case.count(),
+        engine=case.first.engine,
+        why=advice.why,
+        do=advice.do,
+    )
+
+
+def _occurrences(block: bytes, needle: bytes) -> Iterator[tuple[int, int, int]]:
+    """(start, position, end) of each line that holds the needle."""
+    at = block.find(needle)
+    while at >= 0:
+        start, end = line_around(block, at)
+        yield start, at, end
+        at = block.find(needle, max(end, at + 1))
+
+
+def _stage(code: str) -> Stage:
+    return next(stage for stage, _ in rules.STAGES if stage == code)
+
+
+def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Causes before consequences: when a cause is known, what only says that something went wrong is left out."""
+    every = [(finding, _all_rules().get(finding.code, _PLAIN)) for finding in found]
+    codes = {finding.code for finding, _ in every}
+    caused = any(finding.certainty == "certain" and not rule.consequence for finding, rule in every)
+    kept = [
+        (finding, rule)
+        for finding, rule in every
+        if not (rule.consequence and caused) and not codes.intersection(rule.yields_to)
+    ]
+
+    def key(pair: tuple[Finding, Rule]) -> tuple[int, int, int, str]:
+        finding, rule = pair
+        order = _CERTAINTIES.index(finding.certainty), _COSTS.index(rule.cost)
+        return *order, finding.line_number, finding.code
+
+    return tuple(finding for finding, _ in sorted(kept, key=key))
