@@ -27,7 +27,7 @@ ORDER = [
         "tables",
         "supervisor",
     },
-    {"speed"},
+    {"speed", "calibration"},
     {"planning", "launch", "load", "symptoms"},
     {"attach", "sizing", "deploy", "flagcheck"},
     {"grid"},

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from kvlab.core.quality import Prefix, Quality
     from kvlab.core.record import Record
     from kvlab.core.rule import Explain
+    from kvlab.core.traffic import Traffic
     from kvlab.load.bench import BenchResult, BenchSpec
     from kvlab.load.spec import OnProgress
-    from kvlab.core.traffic import Traffic
     from kvlab.options import PlanOptions, TrafficOptions
     from kvlab.settings import ArmName, OnStep, Settings
 
@@ -88,19 +88,35 @@ def artefacts(plan: Plan | str | PathLike[str], folder: str | PathLike[str]) -> 
 
 
 def check(
-    log: str | PathLike[str], *, plan: str | PathLike[str] | Plan | None = None, engine: str | None = None
+    log: str | PathLike[str],
+    *,
+    plan: str | PathLike[str] | Plan | None = None,
+    engine: str | None = None,
+    learn: bool = False,
 ) -> Check:
     """The engine's log, or a running server's URL, against a plan (a value, or a file of `kvlab plan --json`).
 
-    Without a plan: what it says. Raises BadInput for a log that no known engine wrote, ServerRefused for a server
-    that does not answer.
+    Without a plan: what it says. `learn` also writes what the start really took to the calibration file, for the next
+    plan of that engine, release and GPU. Raises BadInput for a log that no known engine wrote, or that teaches nothing,
+    ServerRefused for a server that does not answer.
     """
     from kvlab.core.check import compare, listing
     from kvlab.store import read
 
     planned = plan if isinstance(plan, Plan) or plan is None else read(plan, Plan, "plan")
+    if learn and planned is None:
+        raise BadInput("--learn compares a start with its plan: give --plan FILE")
     observation = _observe(fspath(log), engine or (planned.engine.name if planned else None))
-    return listing(observation) if planned is None else compare(planned, observation)
+    if planned is None:
+        return listing(observation)
+    found = compare(planned, observation)
+    if not learn:
+        return found
+    from msgspec.structs import replace
+
+    from kvlab import calibration
+
+    return replace(found, learned=calibration.learn(planned, observation))
 
 
 def _observe(source: str, engine: str | None) -> Observation:

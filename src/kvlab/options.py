@@ -38,6 +38,7 @@ class PlanOptions(TypedDict, total=False):
     kv_unified: bool
     swa_full: bool
     ubatch: int
+    calibration: bool
     share_gib: float
     share_fraction: float
     only: str
@@ -45,3 +46,13 @@ class PlanOptions(TypedDict, total=False):
     limit: int
     matrix: bool
     pareto: bool
+
+
+class TrafficOptions(TypedDict, total=False):
+    """The options of `kvlab traffic`: see `kvlab.workload.analysis.Questions`."""
+
+    percentile: float
+    capacities: tuple[int, ...]
+    last_half: bool
+    bytes_per_token: int | None
+    context: int | None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from kvlab import engines, overhead, tables
+from kvlab import calibration, engines, overhead, tables
 from kvlab.core import budget
 from kvlab.core.engine import Carved, Deployment, Gpu, Planner
 from kvlab.core.model import Doubt, Origin, Weights
@@ -186,7 +186,8 @@ def _ledger(
         share_of=planner.share_of,
         most_share=planner.most_share,
     )
-    taken = overhead.taken(planner, before)
+    starts = calibration.known(ask, ask.engine_version or engines.engine(ask.engine).version, gpu.name)
+    taken = overhead.taken(planner, before, starts, loaded.origin.name)
     others = held_by_others(ask, gpu)
     return budget.ledger(gpu, before.share, taken, planner.share_of, others), []
 

@@ -68,6 +68,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="GIB|N%",
         help="memory of each GPU that a trainer or another engine holds: 20 (GiB) or 30%%; repeatable",
     )
+    memory.add_argument(
+        "--no-calibration",
+        action="store_false",
+        dest="calibration",
+        default=None,
+        help="leave out what kvlab check --learn saw of earlier starts on this GPU (default: use it)",
+    )
     llama = parser.add_argument_group("llama.cpp")
     llama.add_argument("--parallel", type=count, help="slots, -np (default: --users, what --pool-gib holds, or 4)")
     llama.add_argument(

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from kvlab.core.calibration import Start
 from kvlab.core.errors import BadInput
 from kvlab.core.observation import Observation
 from kvlab.core.plan import EngineId, Expected, Plan
@@ -37,6 +38,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     schema: Literal["kvlab/check@1"] = "kvlab/check@1"
     engine: EngineId
     rows: tuple[CheckRow, ...]
+    learned: Start | None = None
+    """What --learn wrote to the calibration file."""
 
     @property
     def agrees(self) -> bool:

@@ -43,6 +43,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     kv_unified: bool | None = None
     swa_full: bool = False
     ubatch: int | None = None
+    calibration: bool = True
+    """Whether what earlier starts on this GPU took corrects the estimate (kvlab check --learn)."""
     share_gib: float | None = None
     """Memory of each GPU that other programs hold: a second engine, a trainer."""
     share_fraction: float | None = None

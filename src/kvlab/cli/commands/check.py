@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from kvlab.cli.command import Answer, Command
@@ -18,6 +19,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--plan", metavar="FILE", help="a plan written by kvlab plan --json (default: none, only what the log says)"
     )
     parser.add_argument("--engine", help="whose log it is (default: as the lines tell)")
+    parser.add_argument(
+        "--learn",
+        action="store_true",
+        help="keep what this start really took for the next plans of the same engine, release and GPU (default: no)",
+    )
     parser.add_argument("--strict", action="store_true", help="exit 1 when a line differs or no size is confirmed")
 
 
@@ -26,7 +32,16 @@ def _run(options: argparse.Namespace) -> Answer:
 
     if options.strict and options.plan is None:
         raise BadInput("--strict compares with a plan: give --plan FILE")
-    found = check(options.log, plan=options.plan, engine=options.engine)
+    found = check(options.log, plan=options.plan, engine=options.engine, learn=options.learn)
+
+    if found.learned is not None:
+        from kvlab.calibration import path
+        from kvlab.core.units import gib
+
+        start = found.learned
+        taken = f"weights {gib(start.weights_bytes)}, " if start.weights_bytes is not None else ""
+        text = f"{taken}overhead {gib(start.overhead_bytes)}, estimated {gib(start.estimated_overhead_bytes)}"
+        print(f"learned for {start.engine} {start.version} on {start.gpu}: {text}; kept in {path()}", file=sys.stderr)
 
     def show() -> RenderableType:
         from kvlab.reporting import terminal
