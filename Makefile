@@ -32,7 +32,7 @@ bench: $(STAMP)
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --upgrade pip
-	$(BIN)/python -m pip install -q -e '.[demo,dev]'
+	$(BIN)/python -m pip install -q -e '.[demo,traffic,dev]'
 	$(BIN)/python -m compileall -q src/kvlab
 	touch $(STAMP)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from kvlab.api import ab, artefacts, bench, check, compare, demo, explain, gpus, plan, prefix, quality, report
+    from kvlab.api import ab, artefacts, bench, check, compare, demo, explain, gpus, plan, prefix, quality, report, traffic
 
 __all__ = [
     "__version__",

@@ -1,0 +1,73 @@
+"""`kvlab traffic FILE...`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kvlab.cli.command import Answer, Command, positive, tokens
+from kvlab.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file", nargs="+", help="traces: Mooncake or Bailian JSON lines, Azure or BurstGPT CSV, .gz, .zst"
+    )
+    parser.add_argument("--format", help="the format, where the lines do not tell")
+    parser.add_argument("--percentile", type=positive, default=99.0, help="for the context limit (default: 99)")
+    parser.add_argument("--capacity", metavar="N,N", help="cache sizes in blocks to add to the curve")
+    parser.add_argument("--last-half", action="store_true", help="measure reuse on the second half of the requests")
+    parser.add_argument(
+        "--context", type=tokens("--context"), help="longest request to reserve for (default: the next power of two)"
+    )
+    parser.add_argument(
+        "--model", metavar="SOURCE", help="a model, to give capacities in bytes of its cache on one GPU"
+    )
+    parser.add_argument("--kv-dtype", help="cache dtype of that model, in the engine's words")
+    parser.add_argument("--engine", help="engine whose cache that is (default: vllm)")
+
+
+def _run(options: argparse.Namespace) -> Answer:
+    from kvlab import api
+
+    if options.model is None and (options.kv_dtype or options.engine):
+        raise BadInput("--kv-dtype and --engine say how the cache of --model is stored: give --model SOURCE")
+    found = api.traffic(
+        *options.file,
+        form=options.format,
+        percentile=options.percentile,
+        capacities=_capacities(options.capacity),
+        last_half=options.last_half,
+        context=options.context,
+        bytes_per_token=_bytes_per_token(options),
+    )
+
+    def show() -> RenderableType:
+        from kvlab.reporting.terminal_traffic import traffic
+
+        return traffic(found)
+
+    return Answer(found, show)
+
+
+def _capacities(text: str | None) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(",")) if text else ()
+    except ValueError:
+        raise BadInput(f"--capacity {text!r} must be whole numbers of blocks, with commas between them") from None
+
+
+def _bytes_per_token(options: argparse.Namespace) -> int | None:
+    from kvlab.api import plan_ask
+    from kvlab.core.plan import Ask
+
+    if options.model is None:
+        return None
+    plan = plan_ask(options.model, Ask(engine=options.engine or "vllm", kv_dtype=options.kv_dtype))
+    return plan.kv.bytes_per_token
+
+
+COMMAND = Command("lengths, context limit, prefix reuse and cache size from a trace of real traffic", _arguments, _run)

@@ -1,0 +1,104 @@
+"""What `kvlab traffic` says of a workload: lengths, the limit that fits them, prefix reuse, paging, moves."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from kvlab.core.model import Doubt
+from kvlab.core.trace import LeftOutRows
+
+
+class Lengths(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens of a column: percentiles are interpolated linearly between ranks, as numpy does."""
+
+    mean: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    p999: float
+    max: int
+
+
+class ContextLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """The context limit (max model length) that the lengths suggest, and the requests it would refuse or cut."""
+
+    recommended: int
+    percentile: float
+    truncated: int
+    truncated_share: float
+    because: str
+
+
+class Ideal(msgspec.Struct, frozen=True, kw_only=True):
+    """Hit rates of an endless cache that starts empty."""
+
+    block_weighted: float
+    token_weighted: float
+    request_weighted: float
+    """Mean over requests of the share of their blocks that hit."""
+    hit_blocks: int
+    hit_tokens: int
+    unique_blocks: int
+
+
+class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
+    """LRU hits at a capacity. `capacity_bytes` is None without a model."""
+
+    capacity_blocks: int
+    capacity_tokens: int
+    capacity_bytes: int | None
+    hit_rate: float
+    """Of all block references."""
+    hit_blocks: int
+    token_hit_rate: float
+    hit_tokens: int
+
+
+class Reuse(msgspec.Struct, frozen=True, kw_only=True):
+    """Prefix reuse of the window that was measured."""
+
+    block_size: int
+    requests: int
+    blocks: int
+    tokens: int
+    ideal: Ideal
+    curve: tuple[CurvePoint, ...]
+    definition: str
+
+
+class PagingLine(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory that is reserved and not used, averaged over decode steps."""
+
+    scheme: str
+    waste: float
+
+
+class TrafficMove(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to change, what it gives on this traffic, and why."""
+
+    do: str
+    gain: str
+    because: str
+
+
+class Traffic(msgspec.Struct, frozen=True, kw_only=True):
+    """`kvlab traffic`. None: the trace does not say."""
+
+    schema: Literal["kvlab/traffic@1"] = "kvlab/traffic@1"
+    files: tuple[str, ...]
+    format: str
+    requests: int
+    span_seconds: float | None
+    requests_per_second: float | None
+    input_tokens: Lengths
+    output_tokens: Lengths | None
+    total_tokens: Lengths | None
+    context: ContextLimit
+    reuse: Reuse | None
+    paging: tuple[PagingLine, ...]
+    moves: tuple[TrafficMove, ...]
+    left_out: LeftOutRows
+    doubts: tuple[Doubt, ...] = ()

@@ -1,0 +1,83 @@
+"""A workload on a terminal: the limit first, then reuse, lengths, paging and moves."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from kvlab.core.traffic import CurvePoint, Lengths, Reuse, Traffic
+from kvlab.reporting import words
+from kvlab.reporting.terminal_parts import bullets, heading, left, note, right, table, verdict_line
+
+_ROWS = 12
+"""Points of the curve that are shown; all of them are in the JSON."""
+
+
+def traffic(value: Traffic) -> RenderableType:
+    """What a trace says, in the order in which it is acted upon."""
+    parts: list[RenderableType] = [
+        verdict_line("", f"Limit the context to {value.context.recommended:,} tokens", value.context.because),
+        note(_about(value)),
+        heading("Tokens a request"),
+        _lengths(value),
+    ]
+    if value.reuse is not None:
+        parts += [heading("Prefix reuse"), *_reuse(value.reuse)]
+    if value.paging:
+        parts += [heading("Memory reserved and not used"), _paging(value)]
+    parts += [heading("Moves"), bullets(f"{move.do}: {move.gain} ({move.because})" for move in value.moves)]
+    if value.doubts:
+        parts += [heading("Doubts"), bullets(f"{doubt.key}: {words.plain(doubt.text)}" for doubt in value.doubts)]
+    return Group(*parts)
+
+
+def _about(value: Traffic) -> str:
+    files = ", ".join(words.plain(name) for name in value.files)
+    text = f"{files}: {value.format}, {value.requests:,} requests"
+    if value.span_seconds and value.requests_per_second:
+        text += f" in {value.span_seconds:,.0f} s, {value.requests_per_second:.2f} a second"
+    return text
+
+
+def _lengths(value: Traffic) -> RenderableType:
+    grid = table(left(""), *(right(name) for name in ("mean", "p50", "p90", "p95", "p99", "p99.9", "max")))
+    columns = (("prompt", value.input_tokens), ("answer", value.output_tokens), ("total", value.total_tokens))
+    for name, found in columns:
+        if found is not None:
+            grid.add_row(Text(name), *(Text(f"{number:,.0f}") for number in _numbers(found)))
+    return grid
+
+
+def _numbers(found: Lengths) -> tuple[float, ...]:
+    return (found.mean, found.p50, found.p90, found.p95, found.p99, found.p999, found.max)
+
+
+def _reuse(value: Reuse) -> list[RenderableType]:
+    ideal = value.ideal
+    said = Text(
+        f"an endless cache hits {words.share(ideal.token_weighted)} of the tokens and"
+        f" {words.share(ideal.block_weighted)} of the {value.blocks:,} blocks of {value.block_size} tokens"
+    )
+    grid = table(right("cache, tokens"), right("blocks"), right("bytes"), right("tokens hit"), right("blocks hit"))
+    for point in _shown(value.curve):
+        size = "" if point.capacity_bytes is None else words.amount(point.capacity_bytes, "bytes")
+        grid.add_row(
+            Text(f"{point.capacity_tokens:,}"),
+            Text(f"{point.capacity_blocks:,}"),
+            Text(size),
+            Text(words.share(point.token_hit_rate)),
+            Text(words.share(point.hit_rate)),
+        )
+    return [said, grid, note(f"LRU: {value.definition}")]
+
+
+def _shown(curve: tuple[CurvePoint, ...]) -> list[CurvePoint]:
+    step = max(1, -(-len(curve) // _ROWS))
+    return [point for at, point in enumerate(curve) if (len(curve) - 1 - at) % step == 0]
+
+
+def _paging(value: Traffic) -> RenderableType:
+    grid = table(left("reserved"), right("waste"))
+    for line in value.paging:
+        grid.add_row(Text(line.scheme), Text(words.share(line.waste)))
+    return grid

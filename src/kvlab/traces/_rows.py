@@ -1,0 +1,95 @@
+"""What the readers of traces share: rows that are kept, rows that are left out, and blocks as columns."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from kvlab.core.errors import BadInput
+from kvlab.core.trace import BadRow, Blocks, LeftOutRows, Trace
+from kvlab.traces._lines import lines
+
+if TYPE_CHECKING:
+    from kvlab.core.trace import Ints
+
+T = TypeVar("T")
+_SHOWN = 5
+LONGEST = 16 << 20
+"""Bytes of a line: a longer one is left out, not kept in memory."""
+
+
+class Rows:
+    """Requests as they are read, and what was left out of the file at `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._times = array("d")
+        self._inputs = array("q")
+        self._outputs = array("q")
+        self._left_out = 0
+        self._first: list[BadRow] = []
+
+    def add(self, time: float, inputs: int, outputs: int) -> None:
+        """A request that can be used."""
+        self._times.append(time)
+        self._inputs.append(inputs)
+        self._outputs.append(outputs)
+
+    def leave_out(self, where: str, why: str) -> None:
+        """A row that cannot."""
+        self._left_out += 1
+        if len(self._first) < _SHOWN:
+            self._first.append(BadRow(where, why))
+
+    def trace(self, form: str, seconds: float) -> Trace:
+        """The columns; `seconds`: length of the unit of the times. Raises BadInput when no row could be used."""
+        import numpy as np
+
+        if not self._inputs:
+            why = f" (the first: {self._first[0].where}, {self._first[0].why})" if self._first else ""
+            raise BadInput(f"{self._path} holds no row that can be used, of {self._left_out}{why}")
+        times = np.frombuffer(self._times, dtype=np.float64) * seconds
+        return Trace(
+            format=form,
+            inputs=np.frombuffer(self._inputs, dtype=np.int64),
+            outputs=np.frombuffer(self._outputs, dtype=np.int64),
+            arrivals=times,
+            blocks=None,
+            left_out=LeftOutRows(count=self._left_out, first=tuple(self._first)),
+            clock_jumps=int((np.diff(times) < 0).sum()),
+        )
+
+
+def json_rows(path: Path, kind: type[T], rows: Rows) -> Iterator[tuple[str, T]]:
+    """The lines of a JSON-lines file as (where, row); lines that are no such row are left out."""
+    decoder = msgspec.json.Decoder(kind)
+    for number, line in lines(path, LONGEST):
+        where = f"line {number:,}"
+        if len(line) > LONGEST:
+            rows.leave_out(where, f"longer than {LONGEST >> 20} MiB")
+            continue
+        if not line.strip():
+            continue
+        try:
+            yield where, decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+            rows.leave_out(where, str(problem)[:120])
+
+
+def blocks_of(ids: Sequence[int], counts: Sequence[int], size: int, inputs: Ints) -> Blocks:
+    """Blocks as columns."""
+    import numpy as np
+
+    flat, have = np.asarray(ids, dtype=np.int64), np.asarray(counts, dtype=np.int64)
+    bound = int(flat.max()) + 1 if flat.size else 0
+    return Blocks(
+        ids=flat.astype(np.int32) if bound < 2**31 else flat,
+        offsets=np.concatenate([[0], np.cumsum(have)]),
+        bound=bound,
+        size=size,
+        last_short=np.clip(have * size - inputs, 0, size - 1),
+    )

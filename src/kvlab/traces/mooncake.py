@@ -1,0 +1,84 @@
+"""Mooncake's and Qwen-Bailian's JSON lines: times, lengths, and `hash_ids`, one id a block of the prompt.
+
+https://github.com/kvcache-ai/Mooncake (512-token blocks, times in ms) and
+https://github.com/alibaba-edu/qwen-bailian-usagetraces-anon (16-token blocks, times in seconds, `chat_id`). An id
+stands for its block and all before it. Neither file states its block size: it is the one that all lengths agree with.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+
+from kvlab.core.errors import BadInput
+from kvlab.core.model import Doubt
+from kvlab.core.trace import Trace, TraceReader
+from kvlab.traces._rows import Rows, blocks_of, json_rows
+
+_NEARLY_ALL = 0.99
+_SIZES = (512, 16, 1, 2, 4, 8, 32, 64, 128, 256, 1024)
+"""Block sizes that are tried, the published ones first."""
+
+
+class _Row(msgspec.Struct):
+    timestamp: float
+    input_length: int
+    output_length: int
+    hash_ids: list[int]
+    chat_id: int | None = None
+
+
+def _recognises(head: str) -> bool:
+    try:
+        row = json.loads(head)
+    except ValueError:
+        return False
+    return isinstance(row, dict) and {"hash_ids", "input_length", "timestamp"} <= row.keys()
+
+
+def _read(path: Path) -> Trace:
+    rows = Rows(path)
+    ids: list[int] = []
+    counts: list[int] = []
+    seconds = 1e-3
+    for where, row in json_rows(path, _Row, rows):
+        if row.input_length < 0 or row.output_length < 0 or min(row.hash_ids, default=0) < 0:
+            rows.leave_out(where, "a length or an id is negative")
+        elif len(set(row.hash_ids)) != len(row.hash_ids):
+            rows.leave_out(where, "a block id is there twice, which a prefix cannot be")
+        else:
+            seconds = 1.0 if row.chat_id is not None else seconds
+            rows.add(row.timestamp, row.input_length, row.output_length)
+            ids += row.hash_ids
+            counts.append(len(row.hash_ids))
+    trace = rows.trace("mooncake", seconds)
+    sizes = _block_sizes(trace, counts)
+    if not sizes:
+        raise BadInput(
+            f"{path}: no block size from {min(_SIZES)} to {max(_SIZES)} tokens agrees with its lengths and ids"
+        )
+    doubts: tuple[Doubt, ...] = ()
+    if len(sizes) > 1:
+        others = ", ".join(map(str, sizes[1:]))
+        text = f"blocks are taken to hold {sizes[0]} tokens; {others} would agree with these lengths too"
+        doubts = (Doubt("block size", text),)
+    return trace._replace(blocks=blocks_of(ids, counts, sizes[0], trace.inputs), doubts=doubts)
+
+
+def _block_sizes(trace: Trace, counts: list[int]) -> list[int]:
+    """Sizes with which a prompt of n tokens has ceil(n / size) blocks, or floor where partial ones are left out.
+
+    A few rows that disagree are no reason to refuse the rest, if one size agrees with nearly all.
+    """
+    import numpy as np
+
+    have = np.asarray(counts)
+    agree = {
+        size: max((have == -(-trace.inputs // size)).mean(), (have == trace.inputs // size).mean()) for size in _SIZES
+    }
+    return [size for size in _SIZES if agree[size] == 1] or [size for size in _SIZES if agree[size] > _NEARLY_ALL]
+
+
+READER = TraceReader("Mooncake or Bailian JSON lines", _recognises, _read)

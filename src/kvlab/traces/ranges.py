@@ -1,0 +1,102 @@
+"""Agent sessions as ranges of block ids: a header a session, then a line a request.
+
+{"trace", "header": 1, "block_size"} and {"trace", "t" (seconds from the session's start), "in", "out", "r": [[first,
+last], ...]}. Ids are a session's own; full blocks only. All sessions are taken to start together.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kvlab.core.errors import BadInput
+from kvlab.core.trace import Blocks, Trace, TraceReader
+from kvlab.traces._rows import Rows, json_rows
+
+if TYPE_CHECKING:
+    from kvlab.core.trace import Ints
+
+
+class _Row(msgspec.Struct):
+    trace: int
+    header: int | None = None
+    block_size: int | None = None
+    t: float = 0.0
+    inputs: int = msgspec.field(default=0, name="in")
+    outputs: int = msgspec.field(default=0, name="out")
+    r: tuple[tuple[int, int], ...] = ()
+
+
+def _recognises(head: str) -> bool:
+    try:
+        row = json.loads(head)
+    except ValueError:
+        return False
+    return isinstance(row, dict) and ({"trace", "header", "block_size"} <= row.keys() or {"trace", "r"} <= row.keys())
+
+
+def _read(path: Path) -> Trace:
+    import numpy as np
+
+    rows, sizes = Rows(path), set()
+    session, low, high, counts = array("q"), array("q"), array("q"), array("q")
+    for where, row in json_rows(path, _Row, rows):
+        if row.header is not None:
+            sizes.add(row.block_size)
+        elif min(row.inputs, row.outputs) < 0 or any(not 0 <= first <= last for first, last in row.r):
+            rows.leave_out(where, "a length is negative, or a range of ids is none")
+        else:
+            rows.add(row.t, row.inputs, row.outputs)
+            session.append(row.trace)
+            low.extend(first for first, _ in row.r)
+            high.extend(last for _, last in row.r)
+            counts.append(len(row.r))
+    if len(sizes) != 1 or None in sizes:
+        raise BadInput(
+            f"{path} must state one block size in its headers, it states {sorted(map(str, sizes)) or 'none'}"
+        )
+    trace = rows.trace("ranges", 1.0)
+    assert trace.arrivals is not None
+    assert trace.outputs is not None
+    order = np.lexsort((np.asarray(session), trace.arrivals))
+    ranges = (np.asarray(low), np.asarray(high), np.asarray(counts))
+    blocks = _blocks(np.asarray(session), ranges, order, sizes.pop() or 1)
+    return trace._replace(
+        inputs=trace.inputs[order],
+        outputs=trace.outputs[order],
+        arrivals=trace.arrivals[order],
+        blocks=blocks,
+        clock_jumps=0,  # a session's own clock, and sessions are merged
+    )
+
+
+def _blocks(session: Ints, ranges: tuple[Ints, Ints, Ints], order: Ints, size: int) -> Blocks:
+    """Ranges of all requests, in `order`, as one column of ids; each session's ids get a place of their own."""
+    import numpy as np
+
+    low, high, counts = ranges
+    owner = np.repeat(session, counts)
+    known, place = np.unique(owner, return_inverse=True)
+    top = np.zeros(len(known), dtype=np.int64)
+    np.maximum.at(top, place, high + 1)
+    base = np.concatenate([[0], np.cumsum(top)])
+    low, lengths = low + base[place], high - low + 1
+    # the ranges of request order[0], then those of order[1] ...
+    first = np.concatenate([[0], np.cumsum(counts)])
+    picked = np.repeat(first[order] - np.concatenate([[0], np.cumsum(counts[order])[:-1]]), counts[order])
+    picked += np.arange(len(picked))
+    low, lengths = low[picked], lengths[picked]
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    narrow = np.int32 if base[-1] < 2**31 and starts[-1] < 2**31 else np.int64
+    ids = np.repeat((low - starts[:-1]).astype(narrow), lengths)
+    ids += np.arange(len(ids), dtype=narrow)
+    ends = np.concatenate([[0], np.cumsum(counts[order])])
+    offsets = starts[ends]
+    return Blocks(ids, offsets, int(base[-1]), size, np.zeros(len(order), dtype=np.int64), own=True)
+
+
+READER = TraceReader("agent sessions as ranges of block ids", _recognises, _read)

@@ -1,0 +1,83 @@
+"""A trace in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from kvlab.core.errors import BadInput
+from kvlab.core.model import Doubt
+from kvlab.core.trace import Trace
+from kvlab.core.traffic import Traffic
+from kvlab.workload.lengths import lengths, limit, paging
+from kvlab.workload.moves import moves
+from kvlab.workload.reuse import Window, reuse
+
+
+class Questions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to ask of a trace, beside what is always answered."""
+
+    percentile: float = 99.0
+    """Of the total lengths, for the context limit."""
+    capacities: tuple[int, ...] = ()
+    """Cache sizes in blocks that the curve must hold."""
+    last_half: bool = False
+    """Measure reuse on the second half of the requests, with a cache that the first half has warmed."""
+    bytes_per_token: int | None = None
+    """Cache bytes of a token on one GPU, to give capacities in bytes."""
+    context: int | None = None
+    """The longest request that would be reserved for, in the paging table; None: the next power of two."""
+
+
+def analyse(trace: Trace, files: Sequence[str], asked: Questions) -> Traffic:
+    """Lengths, limit, reuse, paging and moves. Raises BadInput for questions that the trace cannot answer."""
+    if any(at < 1 for at in asked.capacities):
+        raise BadInput("--capacity takes numbers of blocks of at least 1")
+    if trace.blocks is None and (asked.capacities or asked.last_half):
+        raise BadInput(
+            f"{files[0]} holds lengths and no block ids, so reuse is unknown; leave out --capacity and --last-half"
+        )
+    outputs = trace.outputs
+    total = trace.inputs if outputs is None else trace.inputs + outputs
+    found = None
+    if trace.blocks is not None:
+        window = Window(len(trace.inputs) // 2 if asked.last_half else 0, trace.inputs)
+        found = reuse(trace.blocks, window, asked.capacities, asked.bytes_per_token)
+    span = None if trace.arrivals is None else float(trace.arrivals.max() - trace.arrivals.min())
+    prompts, recommended = lengths(trace.inputs), limit(total, asked.percentile)
+    longest = asked.context or 1 << (int(total.max()) - 1).bit_length()
+    return Traffic(
+        files=tuple(files),
+        format=trace.format,
+        requests=len(trace.inputs),
+        span_seconds=span,
+        requests_per_second=len(trace.inputs) / span if span else None,
+        input_tokens=prompts,
+        output_tokens=None if outputs is None else lengths(outputs),
+        total_tokens=None if outputs is None else lengths(total),
+        context=recommended,
+        reuse=found,
+        paging=() if outputs is None else paging(trace.inputs, outputs, longest),
+        moves=moves(prompts, recommended, found),
+        left_out=trace.left_out,
+        doubts=tuple(_doubts(trace)),
+    )
+
+
+def _doubts(trace: Trace) -> list[Doubt]:
+    found = list(trace.doubts)
+    if trace.clock_jumps:
+        text = (
+            f"{trace.clock_jumps:,} rows lie before the row above them in time; the cache sees requests in the order of"
+            " the file"
+        )
+        found.append(Doubt("time", text))
+    if trace.left_out.count:
+        kept = len(trace.inputs)
+        first = trace.left_out.first[0]
+        text = f"{trace.left_out.count:,} of {kept + trace.left_out.count:,} rows could not be used; the first: "
+        found.append(Doubt("rows", f"{text}{first.where}, {first.why}"))
+    if trace.format == "ranges":
+        found.append(Doubt("arrivals", "sessions are taken to start together, since the file does not say when"))
+    return found

@@ -1,0 +1,84 @@
+"""Several files as one trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvlab.core.errors import BadInput
+from kvlab.core.trace import Blocks, LeftOutRows, Trace
+
+T = TypeVar("T", bound=np.generic)
+
+
+def merged(traces: Sequence[Trace]) -> Trace:
+    """One trace of all, by time where every file has one, else one file after the other.
+
+    Raises BadInput for block traces of different block sizes, or of which some have no blocks.
+    """
+    if len(traces) == 1:
+        return traces[0]
+    arrivals = _joined([trace.arrivals for trace in traces])
+    order = np.argsort(arrivals, kind="stable") if arrivals is not None else None
+    joined = Trace(
+        format=" and ".join(dict.fromkeys(trace.format for trace in traces)),
+        inputs=np.concatenate([trace.inputs for trace in traces]),
+        outputs=_joined([trace.outputs for trace in traces]),
+        arrivals=arrivals,
+        blocks=_blocks([trace.blocks for trace in traces]),
+        left_out=LeftOutRows(
+            count=sum(trace.left_out.count for trace in traces),
+            first=tuple(row for trace in traces for row in trace.left_out.first)[:5],
+        ),
+        clock_jumps=sum(trace.clock_jumps for trace in traces),
+        doubts=tuple(dict.fromkeys(doubt for trace in traces for doubt in trace.doubts)),
+    )
+    return joined if order is None else _ordered(joined, order)
+
+
+def _joined(columns: Sequence[NDArray[T] | None]) -> NDArray[T] | None:
+    known = [column for column in columns if column is not None]
+    return np.concatenate(known) if len(known) == len(columns) else None
+
+
+def _blocks(parts: Sequence[Blocks | None]) -> Blocks | None:
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    sizes = sorted({part.size for part in known})
+    if len(known) < len(parts) or len(sizes) > 1:
+        what = f"blocks of {' and '.join(map(str, sizes))} tokens" + (
+            " and no blocks" if len(known) < len(parts) else ""
+        )
+        raise BadInput(f"files with {what} are not one cache; analyse them one by one")
+    ids, offsets, bound = [], [np.zeros(1, dtype=np.int64)], 0
+    for part in known:
+        ids.append(part.ids.astype(np.int64) + (bound if part.own else 0))
+        offsets.append(part.offsets[1:] + offsets[-1][-1])
+        bound = bound + part.bound if part.own else max(bound, part.bound)
+    return Blocks(
+        ids=np.concatenate(ids),
+        offsets=np.concatenate(offsets),
+        bound=bound,
+        size=sizes[0],
+        last_short=np.concatenate([part.last_short for part in known]),
+        own=known[0].own,
+    )
+
+
+def _ordered(trace: Trace, order: NDArray[np.int64]) -> Trace:
+    blocks = trace.blocks
+    if blocks is not None:
+        counts = np.diff(blocks.offsets)[order]
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        picked = np.repeat(blocks.offsets[:-1][order] - offsets[:-1], counts) + np.arange(offsets[-1])
+        blocks = blocks._replace(ids=blocks.ids[picked], offsets=offsets, last_short=blocks.last_short[order])
+    return trace._replace(
+        inputs=trace.inputs[order],
+        outputs=None if trace.outputs is None else trace.outputs[order],
+        arrivals=None if trace.arrivals is None else trace.arrivals[order],
+        blocks=blocks,
+    )

@@ -1,0 +1,100 @@
+"""Prefix reuse of a trace: what an endless cache would hit, and what an LRU cache of every size does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kvlab.core.traffic import CurvePoint, Ideal, Reuse
+
+if TYPE_CHECKING:
+    from kvlab.core.trace import Blocks, Ints
+
+_POINTS = 40
+_SPARSE = 8
+"""Ids a reference from which numbering them through costs less than a table of all of them."""
+DEFINITION = (
+    "a request hits the longest leading run of its blocks that the cache held before it came; its last, partial block"
+    " counts as a block, and as its own tokens; its blocks then count as used, the first one last (the tail goes first,"
+    " as vLLM and SGLang evict); no time passes, nothing is pinned, answers are not cached"
+)
+
+
+class Window(NamedTuple):
+    """Which requests count: those from `first` on; the earlier ones only warm the cache."""
+
+    first: int
+    inputs: Ints
+
+
+def reuse(blocks: Blocks, window: Window, capacities: Sequence[int], bytes_per_token: int | None) -> Reuse:
+    """The exact curve in one pass; `capacities` (blocks) are points beside the ones chosen here."""
+    from kvlab.workload.stack import distances
+
+    blocks = dense(blocks)
+    counts = np.diff(blocks.offsets)
+    found = distances(
+        blocks.ids,
+        blocks.offsets,
+        blocks.bound,
+        last_short=blocks.last_short,
+        most=counts,
+        first=window.first,
+    )
+    hits = np.cumsum(found.hits)
+    tokens = hits * blocks.size - np.cumsum(found.short)
+    references, all_tokens = int(counts[window.first :].sum()), int(window.inputs[window.first :].sum())
+    deepest = int(np.flatnonzero(found.hits)[-1]) if hits[-1] else 0
+    curve = tuple(
+        CurvePoint(
+            capacity_blocks=at,
+            capacity_tokens=at * blocks.size,
+            capacity_bytes=None if bytes_per_token is None else at * blocks.size * bytes_per_token,
+            hit_rate=_part(hits[min(at, len(hits) - 1)], references),
+            hit_blocks=int(hits[min(at, len(hits) - 1)]),
+            token_hit_rate=_part(tokens[min(at, len(hits) - 1)], all_tokens),
+            hit_tokens=int(tokens[min(at, len(hits) - 1)]),
+        )
+        for at in _points(deepest, capacities)
+    )
+    held = counts[window.first :]
+    shares = found.leading[window.first :][held > 0] / held[held > 0]
+    ideal = Ideal(
+        block_weighted=_part(hits[-1], references),
+        token_weighted=_part(tokens[-1], all_tokens),
+        request_weighted=float(shares.mean()) if len(shares) else 0.0,
+        hit_blocks=int(hits[-1]),
+        hit_tokens=int(tokens[-1]),
+        unique_blocks=int(np.bincount(blocks.ids, minlength=1).astype(np.bool_).sum()),
+    )
+    return Reuse(
+        block_size=blocks.size,
+        requests=len(held),
+        blocks=references,
+        tokens=all_tokens,
+        ideal=ideal,
+        curve=curve,
+        definition=DEFINITION,
+    )
+
+
+def _part(hit: int, of: int) -> float:
+    return int(hit) / of if of else 0.0
+
+
+def dense(blocks: Blocks) -> Blocks:
+    """The same blocks with ids that are numbered through, where they are sparse (hashes)."""
+    if blocks.bound <= _SPARSE * len(blocks.ids) + 1024:
+        return blocks
+    known, ids = np.unique(blocks.ids, return_inverse=True)
+    return blocks._replace(ids=ids, bound=len(known))
+
+
+def _points(deepest: int, asked: Sequence[int]) -> list[int]:
+    """Capacities on a logarithmic scale up to the one that hits all there is, and those asked for."""
+    if deepest == 0:
+        return sorted(set(asked))
+    spread = np.unique(np.geomspace(1, deepest, _POINTS).round().astype(np.int64))
+    return sorted({*(int(at) for at in spread), *asked})

@@ -1,0 +1,93 @@
+"""Percentiles and waste of published traces, as separate programs computed them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvlab import traces
+from kvlab.core.errors import BadInput
+from kvlab.core.trace import Trace
+from kvlab.core.traffic import Lengths
+from kvlab.workload.lengths import lengths, limit, paging
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "traces"
+
+
+@pytest.fixture(scope="module")
+def azure() -> Trace:
+    return traces.read(GOLDEN / "azure_conv.csv.gz")
+
+
+def rounded(found: Lengths) -> tuple[int, ...]:
+    return tuple(
+        round(value) for value in (found.mean, found.p50, found.p90, found.p95, found.p99, found.p999, found.max)
+    )
+
+
+def test_percentiles_of_azures_conversations(azure: Trace) -> None:
+    assert azure.outputs is not None
+    assert rounded(lengths(azure.inputs)) == (1155, 1020, 2734, 4083, 4142, 6179, 14050)
+    found = lengths(azure.outputs)
+    assert (round(found.mean), found.p50, found.p99, found.max) == (211, 129, 601, 1000)
+    total = lengths(azure.inputs + azure.outputs)
+    assert (total.p50, total.p99, round(total.p999), total.max) == (1412, 4259, 6301, 14089)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("conversation", (12035, 6909, 27367, 39550, 85400, 121301, 126195)),
+        ("synthetic", (15325, 11587, 38611, 48905, 66456, 191373, 191378)),
+    ],
+)
+def test_percentiles_of_mooncake(name: str, expected: tuple[int, ...]) -> None:
+    assert rounded(lengths(traces.read(GOLDEN / f"mooncake_{name}_trace.jsonl.gz").inputs)) == expected
+
+
+def test_the_limit_at_p99_cuts_155_of_azures_conversations(azure: Trace) -> None:
+    assert azure.outputs is not None
+    found = limit(azure.inputs + azure.outputs, 99)
+    assert (found.recommended, found.truncated) == (4352, 155)
+    assert found.truncated_share == pytest.approx(155 / 19_366)
+    with pytest.raises(BadInput, match="at most 100"):
+        limit(azure.inputs, 101)
+
+
+def test_waste_of_azures_conversations(azure: Trace) -> None:
+    assert azure.outputs is not None
+    found = {line.scheme: line.waste for line in paging(azure.inputs, azure.outputs, 16_384)}
+    assert {name: round(waste, 4) for name, waste in found.items()} == {
+        "max (16,384 tokens)": 0.9251,
+        "pow2": 0.1845,
+        "oracle": 0.1203,
+        "pages of 16": 0.0061,
+        "pages of 32": 0.0125,
+        "pages of 64": 0.0250,
+        "pages of 128": 0.0494,
+        "pages of 256": 0.0922,
+        "pages of 512": 0.1637,
+    }
+
+
+def test_arrivals_of_both_clocks(azure: Trace) -> None:
+    assert azure.arrivals is not None
+    assert len(azure.inputs) / np.ptp(azure.arrivals) == pytest.approx(5.53, abs=0.005)
+    mooncake = traces.read(GOLDEN / "mooncake_conversation_trace.jsonl.gz")
+    assert mooncake.arrivals is not None
+    assert len(mooncake.inputs) / np.ptp(mooncake.arrivals) == pytest.approx(3.40, abs=0.005)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=20), st.sampled_from([1, 3, 16])
+)
+def test_pages_cost_what_counting_them_step_by_step_does(rows: list[tuple[int, int]], size: int) -> None:
+    from kvlab.workload.lengths import _paged
+
+    inputs, ends = (np.array(column, dtype=np.int64) for column in zip(*((i, i + o) for i, o in rows), strict=True))
+    stepped = sum(-(-(i + k) // size) * size for i, o in rows for k in range(1, o + 1))
+    assert int((_paged(ends, size) - _paged(inputs, size)).sum()) == stepped
