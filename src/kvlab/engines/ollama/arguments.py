@@ -29,7 +29,7 @@ def check_arguments(ask: Ask) -> None:
         option = _OWN_OPTION.get(name)
         if option is not None:
             raise BadInput(f"--engine-arg {name}={value} would overrule the plan; use {option} instead")
-        if not is_variable(name) and not name.replace("_", "").islower():
+        if not is_variable(name) and not (name.isidentifier() and name.islower()):
             raise BadInput(
                 f"--engine-arg {name}: Ollama takes variables (OLLAMA_GPU_OVERHEAD=BYTES) and parameters of a Modelfile"
                 " (num_gpu=20)"

@@ -22,6 +22,8 @@ _ALONE = ("mllama", "qwen3vl", "qwen35", "qwen3next", "lfm2", "nemotronh")
 # and caches may take at most for it to be chosen.
 _BATCHES = ((32_768, 2048, 2 * GIB, 0.60), (4_096, 1024, 768 * MIB, 0.75), (0, 512, 0, 1.0))
 _HEADROOM = 0.80
+_KEPT = 4
+"""num_keep: tokens at the start of a prompt that are never cut."""
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,14 +49,24 @@ def served(deployment: Deployment) -> Served:
             doubts.append(
                 Doubt(
                     "num_ctx",
-                    f"{num_ctx:,} tokens are Ollama's default for {known}, and it cuts longer prompts to about half of"
-                    " that without an error: give --context",
+                    f"{num_ctx:,} tokens are Ollama's default for {known}, and it cuts a longer prompt"
+                    f"{_cut_to(deployment, num_ctx)} without an error: give --context",
                 )
             )
     elif native is not None and num_ctx > native:
         text = f"Ollama cuts {num_ctx:,} tokens to the {native:,} that the model was made for, and says so only in its"
         doubts.append(Doubt("num_ctx", f"{text} log"))
     return Served(num_ctx=min(num_ctx, native or num_ctx), slots=slots, doubts=tuple(doubts))
+
+
+def _cut_to(deployment: Deployment, num_ctx: int) -> str:
+    """Since 0.30 a prompt that is too long keeps its first tokens and half of the rest of the context."""
+    return f" to {cut_prompt(num_ctx):,} tokens" if release(deployment.ask) >= CHILD else " to them"
+
+
+def cut_prompt(num_ctx: int) -> int:
+    """Tokens that are left of a prompt which does not fit (llm/llama_server.go of 0.30 on)."""
+    return num_ctx - max((num_ctx - _KEPT) // 2, 1)
 
 
 def _slots(deployment: Deployment) -> int:

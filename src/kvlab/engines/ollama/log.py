@@ -39,7 +39,7 @@ _OWN = (
 _SIZE = r'"?(\d+(?:\.\d+)?) ([KMGT]?i?B)"?'
 # msg="kv cache" device=CUDA0 size="936.0 MiB" (0.11 to 0.29), one line for each device, then msg="total memory"
 _CACHE = re.compile(rf'msg="kv cache" device=(\S+) size={_SIZE}')
-_TOTAL = re.compile(r'msg="total memory" size=')
+_TOTAL = re.compile(r'msg="total memory"')
 # memory.required.kv="1.3 GiB" (to 0.11): an estimate before anything is loaded
 _ESTIMATE = re.compile(rf"memory\.required\.kv={_SIZE}")
 _VRAM = re.compile(rf"\btotal_vram={_SIZE}")
