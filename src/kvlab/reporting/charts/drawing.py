@@ -35,7 +35,7 @@ WIDTH: Final = 600
 
 _AXIS: Final = {
     "labelColor": INK, "titleColor": MUTED, "titleFontWeight": "normal", "gridColor": GRID, "domainColor": MUTED,
-    "tickColor": MUTED, "labelFontSize": 12, "titleFontSize": 12, "labelLimit": 320,
+    "tickColor": MUTED, "labelFontSize": 12, "titleFontSize": 12, "labelLimit": 320, "labelFlush": False,
 }  # fmt: skip
 _CONFIG: Final[dict[str, Any]] = {
     "font": "Liberation Sans, Arial, Helvetica, sans-serif",
