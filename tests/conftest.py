@@ -13,6 +13,14 @@ from kvlab.launch import Server, start
 GOLDEN = Path(__file__).parent / "golden"
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_calibration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What was learned on the machine that runs the tests says nothing here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KVLAB_CALIBRATION", str(tmp_path_factory.mktemp("state") / "calibration.json"))
+        yield
+
+
 @pytest.fixture(scope="session")
 def gemma(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Gemma-3-270m as a GGUF file, from the package of the demo extra (its sha256 is checked there)."""
