@@ -72,7 +72,7 @@ def read_log(name: str) -> Observation:
 
 def disagreements(carved: Carved, seen: Observation) -> list[tuple[str, object, object]]:
     """Exact expectations that the log states otherwise. Estimates are left out."""
-    found = []
+    found: list[tuple[str, object, object]] = []
     for item in carved.expects:
         stated = seen.get(item.name)
         if stated is None or item.kind == "estimated":

@@ -2,7 +2,7 @@
 
 `ollama serve` alone has no model of the plan's. The model is made from the Modelfile on a port of its own first, then
 the server starts on OLLAMA_HOST and loads it; the model gets its name only once it is loaded, so that a server which
-lists the name serves it. Both names are removed again at the end.
+lists the name serves it. At the end the server is gone, so one more is started to take the model out of the store.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ def main(argv: Sequence[str]) -> int:
     """Runs until the server ends; returns its exit code, or that of the step that failed."""
     ollama, modelfile, *words = argv
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    with _serving(ollama, words, f"127.0.0.1:{_free_port()}") as (_, run):
-        run("rm", MODEL)
+    with _serving(ollama, words, _elsewhere()) as (_, run):
+        run("rm", MODEL)  # of an earlier start that was killed
         made = run("create", _LOADING, "-f", modelfile)
     if made != 0:
         return made
-    with _serving(ollama, words, os.environ.get("OLLAMA_HOST", "127.0.0.1:11434")) as (server, run):
-        try:
-            _load()
+    try:
+        with _serving(ollama, words, os.environ["OLLAMA_HOST"]) as (server, run):
+            _load(os.environ["OLLAMA_HOST"])
             named = run("cp", _LOADING, MODEL)
             return server.wait() if named == 0 else named
-        finally:
+    finally:
+        with _serving(ollama, words, _elsewhere()) as (_, run):
             run("rm", MODEL)
             run("rm", _LOADING)
 
@@ -73,9 +74,8 @@ def _answers(host: str) -> bool:
     return _ask(f"http://{host}/", None, 2.0)
 
 
-def _load() -> None:
-    """Loads the model: an empty prompt. What goes wrong is in the server's log; the first request would meet it too."""
-    host = os.environ.get("OLLAMA_HOST", "127.0.0.1:11434")
+def _load(host: str) -> None:
+    """Loads the model with an empty prompt. Raises SystemExit when it does not load: the server's log says why."""
     body = b'{"model": "%s", "stream": false}' % _LOADING.encode()
     if not _ask(f"http://{host}/api/generate", body, _LOAD_SECONDS):
         raise SystemExit(1)
@@ -93,12 +93,13 @@ def _ask(url: str, body: bytes | None, seconds: float) -> bool:
         return False
 
 
-def _free_port() -> int:
+def _elsewhere() -> str:
+    """A loopback address that nobody listens on at this moment."""
     import socket
 
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 if __name__ == "__main__":
