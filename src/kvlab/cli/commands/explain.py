@@ -17,7 +17,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "log", nargs="?", help="the engine's log, - for standard input, or the code of a rule to print its page"
     )
-    parser.add_argument("--engine", help="whose log it is, when the lines do not tell")
+    parser.add_argument("--engine", help="whose log it is (default: as the lines tell)")
     parser.add_argument("--list", action="store_true", help="every rule by its code")
 
 

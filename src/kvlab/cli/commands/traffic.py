@@ -16,17 +16,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", nargs="+", help="traces: Mooncake or Bailian JSON lines, Azure or BurstGPT CSV, .gz, .zst"
     )
-    parser.add_argument("--format", help="the format, where the lines do not tell")
+    parser.add_argument("--format", help="the format (default: as the lines tell)")
     parser.add_argument("--percentile", type=positive, default=99.0, help="for the context limit (default: 99)")
-    parser.add_argument("--capacity", metavar="N,N", help="cache sizes in blocks to add to the curve")
+    parser.add_argument("--capacity", metavar="N,N", help="cache sizes in blocks to add to the curve (default: none)")
     parser.add_argument("--last-half", action="store_true", help="measure reuse on the second half of the requests")
     parser.add_argument(
         "--context", type=tokens("--context"), help="longest request to reserve for (default: the next power of two)"
     )
     parser.add_argument(
-        "--model", metavar="SOURCE", help="a model, to give capacities in bytes of its cache on one GPU"
+        "--model", metavar="SOURCE", help="a model, to give capacities in bytes of its cache on one GPU (default: none)"
     )
-    parser.add_argument("--kv-dtype", help="cache dtype of that model, in the engine's words")
+    parser.add_argument("--kv-dtype", help="cache dtype of that model, in the engine's words (default: its own)")
     parser.add_argument("--engine", help="engine whose cache that is (default: vllm)")
 
 
