@@ -44,10 +44,11 @@ def _answered(plan: Plan, found: Candidates) -> Plan:
     what = f"{found.users:,} requests of {found.context:,} tokens at once"
     if found.rows:
         best = next((row for row in found.rows if row.verdict == "holds"), found.rows[0])
-        least = "cheapest" if best.usd_per_hour is not None else "least memory"
+        least = "cheapest" if best.usd_per_hour is not None else "smallest"
         cost = f", {best.usd_per_hour:,.2f} dollars an hour" if best.usd_per_hour is not None else ""
         how = "holds" if best.verdict == "holds" else "may hold"
-        text = f"no GPU named; the {least} that {how} {what}: {best.gpus} x {best.gpu} ({best.split()}){cost}"
+        split = f"{best.gpus} x {best.gpu} ({best.split()}, {best.kv_dtype} cache)"
+        text = f"no GPU named; the {least} that {how} {what}: {split}{cost}"
     else:
         text = f"no GPU named, and none of {found.gpus_tried} serves {what} with up to {found.most_gpus} of it"
     verdict = msgspec.structs.replace(plan.verdict, text=text)

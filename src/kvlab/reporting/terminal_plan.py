@@ -41,7 +41,7 @@ def plan(value: Plan) -> RenderableType:
         parts += [heading(f"Memory of {planned.place(value)}"), _ledger(value.ledger)]
         guesses = planned.replaceable(value)
         parts += [note(guesses)] if guesses else []
-    if value.alternatives:
+    if value.alternatives and value.capacity is not None:
         parts += [
             heading(f"The same pool with another cache dtype ({planned.of_alternatives(value)})"),
             _alternatives(value.alternatives),

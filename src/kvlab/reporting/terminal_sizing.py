@@ -21,6 +21,7 @@ def sizing(value: Plan) -> list[RenderableType]:
     if value.candidates is not None and value.candidates.rows:
         found = value.candidates
         parts += [heading(f"What serves {found.users:,} requests of {found.context:,} tokens"), *_rows(found)]
+        parts.append(note(f"to plan the first of them, add {_options(found.rows[0])}"))
     if value.longest_context:
         parts += [heading("Longest context that fits"), _longest(value.longest_context)]
     if value.matrix:
@@ -50,6 +51,13 @@ def _rows(found: Candidates) -> list[RenderableType]:
         *legend,
         note(f"{more}{found.gpus_tried} kinds of GPU tried, up to {found.most_gpus} of each; {order}"),
     ]
+
+
+def _options(row: Candidate) -> str:
+    """The options that plan a candidate. Replicas are servers of their own for engines without --dp."""
+    sizes = (("tp", row.tp), ("pp", row.pp), ("dcp", row.dcp))
+    split = [f"--{name} {size}" for name, size in sizes if size > 1]
+    return words.plain(" ".join([f"--gpu {row.gpu}", *split, f"--kv-dtype {row.kv_dtype}"]))
 
 
 def _between(row: Candidate) -> str:

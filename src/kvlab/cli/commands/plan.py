@@ -39,7 +39,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
     written = parser.add_argument_group("artefacts")
     written.add_argument(
-        "--write", metavar="DIR", help="write the launch script, the engine's files, compose and Kubernetes to DIR"
+        "--write",
+        metavar="DIR",
+        help="write the launch script, the engine's files, compose and Kubernetes to DIR (default: nothing is written)",
     )
     written.add_argument(
         "--check-flags", action="store_true", help="ask the installed engine for its options (--write does so too)"
@@ -77,9 +79,11 @@ def _plan(options: argparse.Namespace) -> Plan:
     if forwards and not pattern and not (options.matrix or options.pareto):
         return plan_ask(options.source, asked)
     search = Search(prices=_prices(options), limit=options.limit, matrix=options.matrix, pareto=options.pareto)
+    if not sys.stderr.isatty():  # a few seconds: a bar is for those who watch
+        return plan_ask(options.source, asked, search)
     from kvlab.cli import progress
 
-    with progress.counted("GPUs tried") as tell:
+    with progress.counted("kinds of GPU tried") as tell:
         return plan_ask(options.source, asked, search, tell)
 
 
