@@ -138,9 +138,29 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("kvlab.cli.commands.explain")
     document = answer(capsys, "explain", GOLDEN / "vllm" / "logs" / "0.32.0_cpu_pool_too_small.log")
     holds(document, {"schema": "kvlab/explain@1", "findings": [{"code", "title", "line", "why", "do"}]})
+
+
+def test_traffic(capsys: pytest.CaptureFixture[str]) -> None:
+    lengths = {"mean", "p50", "p90", "p95", "p99", "p999", "max"}
+    trace = next(iter(sorted((GOLDEN / "traces").glob("*mooncake*"))))
+    document = answer(capsys, "traffic", trace, "--capacity", "10,100")
+    shape = {
+        **dict.fromkeys(("input_tokens", "output_tokens", "total_tokens"), lengths),
+        "schema": "kvlab/traffic@1",
+        "context": {"recommended", "truncated_share", "because"},
+        "reuse": {
+            "block_size": int,
+            "ideal": {"block_weighted", "token_weighted"},
+            "curve": [{"capacity_blocks", "capacity_tokens", "capacity_bytes", "hit_rate", "hit_blocks"}],
+        },
+        "paging": [{"scheme", "waste"}],
+        "moves": list,
+    }
+    holds(document, shape)
+    assert {"format", "requests", "span_seconds"} <= document.keys()
+    assert {10, 100} <= {point["capacity_blocks"] for point in document["reuse"]["curve"]}
 
 
 def test_ab() -> None:
