@@ -48,8 +48,8 @@ def _answered(plan: Plan, found: Candidates) -> Plan:
         cost = f", {best.usd_per_hour:,.2f} dollars an hour" if best.usd_per_hour is not None else ""
         how = "holds" if best.verdict == "holds" else "may hold"
         split = f"{best.gpus} x {best.gpu} ({best.split()}, {best.kv_dtype} cache)"
-        text = f"no GPU named; the {least} that {how} {what}: {split}{cost}"
+        text = f"the {least} that {how} {what}: {split}{cost}"
     else:
-        text = f"no GPU named, and none of {found.gpus_tried} serves {what} with up to {found.most_gpus} of it"
+        text = f"none of {found.gpus_tried} kinds serves {what} with up to {found.most_gpus} of it"
     verdict = msgspec.structs.replace(plan.verdict, text=text)
     return msgspec.structs.replace(plan, candidates=found, verdict=verdict)

@@ -31,7 +31,7 @@ def plan(value: Plan) -> RenderableType:
     """All of a plan, verdict first."""
     verdict = value.verdict
     parts: list[RenderableType] = [
-        verdict_line(verdict.code, words.VERDICTS[verdict.code], words.plain(verdict.text)),
+        verdict_line(verdict.code, _head(value), words.plain(verdict.text)),
         note(_subject(value)),
         heading("Cache"),
         facts(_cost(value)),
@@ -54,6 +54,10 @@ def plan(value: Plan) -> RenderableType:
         doubts = [f"{words.plain(doubt.key)}: {words.plain(doubt.text)}" for doubt in value.doubts]
         parts += [heading("Doubts"), bullets(doubts)]
     return Group(*parts, *_launch(value))
+
+
+def _head(value: Plan) -> str:
+    return "Which GPUs" if value.candidates is not None else words.VERDICTS[value.verdict.code]
 
 
 def _subject(value: Plan) -> str:
