@@ -78,3 +78,5 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """Routed experts that one token visits; None for dense models."""
     expert_ffn: int | None = None
     """Width of one routed expert."""
+    vision: tuple[int | None, int | None] | None = None
+    """num_hidden_layers and hidden_size of the vision_config, each None where it has none; None without one."""

@@ -52,7 +52,20 @@ def model(root: Config, name: str, understood: Understood) -> Model:
         ffn=widths.ffn(config),
         experts_per_token=widths.experts_per_token(config),
         expert_ffn=widths.expert_ffn(config),
+        vision=_vision(root),
     )
+
+
+def _vision(root: Config) -> tuple[int | None, int | None] | None:
+    """Layers and width of the vision tower under the names that most configs use."""
+    tower = root.peek("vision_config")
+    if not isinstance(tower, dict):
+        return None
+    layers, width = (
+        value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1_000_000 else None
+        for value in (tower.get("num_hidden_layers"), tower.get("hidden_size"))
+    )
+    return layers, width
 
 
 def context(config: Config) -> int | None:

@@ -115,6 +115,27 @@ def test_default_shares_by_release_and_card(row: dict[str, str], deploy: Callabl
     assert share(deploy(H100, ask, gpu=gpus.find(row["gpu"]))) == pytest.approx(float(row["share"]), abs=5e-4)
 
 
+@pytest.mark.parametrize(
+    ("config", "factor"),
+    [
+        # arg_groups/memory_hook.py of 0.5.23: 0.95, less a tenth for each ViT-L/14 beyond the first, from 0.8 to 1.05
+        ("moonshotai__Kimi-K2.5.json", 0.95),  # names neither layers nor width: taken for 24 layers of 1,024
+        ("Qwen__Qwen2-VL-7B-Instruct.json", 0.95 * 0.8),  # 3,584 wide
+        ("Qwen__Qwen3-VL-2B-Instruct.json", 0.95),
+        ("google__gemma-3-27b-it.json", 0.95 * (1 - 0.1 * (27 * 1152**2 / (24 * 1024**2) - 1))),
+    ],
+)
+def test_vision_towers_lower_the_default(
+    deploy: Callable[..., Deployment], gpu: Gpus, config: str, factor: float
+) -> None:
+    share = engines.planner("sglang").default_share
+    assert share is not None
+    ask = Ask(engine="sglang", tp=1, max_num_batched_tokens=8192, engine_args=(("disable-cuda-graph", "true"),))
+    alone, seeing = share(deploy(H100, ask, gpu=gpu())), share(deploy(config, ask, gpu=gpu()))
+    assert alone is not None
+    assert seeing == pytest.approx(alone * factor)
+
+
 def test_a_share_that_is_asked_for_counts(deploy: Callable[..., Deployment], gpu: Gpus) -> None:
     share = engines.planner("sglang").default_share
     assert share is not None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kvlab.core.engine import Deployment, Gpu
 from kvlab.core.layout import Layout
+from kvlab.core.model import Model
 from kvlab.core.plan import Ask
 from kvlab.core.units import MIB
 from kvlab.engines.sglang.arguments import FRACTION, attention_groups, on, ratio, whole
@@ -17,6 +18,12 @@ _KI = 1024
 _TIERS_SINCE: Release = (0, 4, 8)  # memory tiers with a reserve in place of a table of fractions
 _PARTS_SINCE: Release = (0, 5, 3)  # the reserve is a sum of its parts
 _PREFILL_GRAPHS_SINCE: Release = (0, 5, 10)  # prefill graphs are on unless something switches them off
+_VISION_SINCE: Release = (0, 4, 10)
+_VISION_GRAPHS = (
+    # Architectures with a vision tower whose prefill is captured all the same, and since when.
+    ((0, 5, 16), ("Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration")),
+    ((0, 5, 18), ("KimiK25ForConditionalGeneration", "KimiK3ForConditionalGeneration")),
+)
 _WIDER_SINCE: Release = (0, 5, 20)  # more captured batches and larger prefill steps below 35 Ki MiB
 _TRTLLM_SINCE: Release = (0, 5, 7)  # TensorRT-LLM's kernels by default on compute capability 10.x
 SPARSE_PAGE_SINCE: Release = (0, 5, 3)  # DeepSeek sparse attention
@@ -58,10 +65,7 @@ def memory_mib(gpu: Gpu) -> float:
 
 
 def default_share(deployment: Deployment) -> float | None:
-    """`--mem-fraction-static` as an engine argument, else the default of the release on this GPU.
-
-    None without a GPU. Multimodal models get less, by a factor that the size of their vision tower decides.
-    """
+    """`--mem-fraction-static` as an engine argument, else the default of the release on this GPU; None without one."""
     ask, gpu = deployment.ask, deployment.gpu
     asked = ratio(ask, FRACTION, 1.0)
     if asked is not None or gpu is None:
@@ -73,7 +77,19 @@ def default_share(deployment: Deployment) -> float | None:
         reserved = _tiered_reserve(memory, (ask.tp or 1) * ask.pp, ask)
     else:
         reserved = _reserve(deployment, memory, version)
-    return max(0.001, round((memory - reserved) / memory, 3))
+    return max(0.001, round((memory - reserved) / memory, 3) * vision_factor(deployment.model, version))
+
+
+def vision_factor(model: Model, version: Release) -> float:
+    """What 0.4.10 and later leave of the default for a model with a vision tower: less for each ViT-L/14 in its size.
+
+    A tower that does not name its layers and width counts as one ViT-L/14 (24 layers of 1,024), as SGLang takes it.
+    """
+    if model.vision is None or version < _VISION_SINCE:
+        return 1.0
+    layers, width = model.vision[0] or 24, model.vision[1] or 1024
+    towers = layers * width**2 / (24 * 1024**2)
+    return 0.95 * max(0.8, min(1.05, 1 - 0.1 * (towers - 1)))
 
 
 def _tabled(memory: float, ranks: int, version: Release) -> float:
@@ -174,6 +190,9 @@ def captures_prefill(deployment: Deployment) -> bool:
     if any(on(ask, switch) for switch in switches) or ask.pp > 1 or ask.arg("dcp-size") is not None:
         return False
     if version < (0, 5, 14) and (on(ask, "enable-dp-attention") or ask.arg("speculative-algorithm") is not None):
+        return False
+    seeing = {name for since, names in _VISION_GRAPHS if version >= since for name in names}
+    if deployment.model.vision is not None and seeing.isdisjoint(deployment.model.architectures):
         return False
     nvidia = deployment.gpu is None or deployment.gpu.vendor in (None, "nvidia")
     delta = any(state.name == "conv" for row in layout.only("state") for state in row.state)

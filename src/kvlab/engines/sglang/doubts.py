@@ -6,11 +6,10 @@ from kvlab.core.engine import Deployment
 from kvlab.core.model import Doubt
 from kvlab.core.units import MIB
 from kvlab.engines.sglang.arguments import FRACTION, attention_groups
-from kvlab.engines.sglang.defaults import NVIDIA_SMI_MIB, default_share
+from kvlab.engines.sglang.defaults import NVIDIA_SMI_MIB
 from kvlab.engines.sglang.pools import WINDOWS_SINCE, Pools, Sizes, has_window_pool, running_limit
 from kvlab.engines.sglang.states import KNOWN_SINCE, no_radix, slots_per_request
-from kvlab.engines.sglang.versions import release
-from kvlab.engines.sglang.weights import is_multimodal
+from kvlab.engines.sglang.versions import Release, release
 
 _UNPLANNED = (
     # Engine arguments that change the pools in ways that are not computed here.
@@ -67,13 +66,26 @@ def _share_doubts(deployment: Deployment) -> list[Doubt]:
             f" from {gpu.usable_bytes / MIB:,.0f} MiB, and the command pins that share"
         )
         found.append(Doubt(FRACTION, text))
-    if is_multimodal(deployment.model):
-        text = (
-            "SGLang lowers its default for models that take images, most by a factor of 0.8 to 1.0; the command pins"
-            f" {default_share(deployment):g}, so lower --util if images run out of memory"
-        )
-        found.append(Doubt(FRACTION, text))
+    found += _vision_doubts(deployment.model.vision, release(ask))
     return found
+
+
+def _vision_doubts(vision: tuple[int | None, int | None] | None, version: Release) -> list[Doubt]:
+    """What a vision tower does to the share, where it is not certain."""
+    if vision is None:
+        return []
+    if version < (0, 4, 10):
+        text = (
+            "this release takes 5 % (10 % since 0.4.6) off any share for models that take images: the pool is smaller"
+        )
+        return [Doubt(FRACTION, text)]
+    if None in vision:
+        text = (
+            "SGLang lowers its default by the size of the vision tower; this config does not name its layers and width,"
+            " so it counts as a ViT-L/14"
+        )
+        return [Doubt(FRACTION, text)]
+    return []
 
 
 def _layout_doubts(deployment: Deployment) -> list[Doubt]:

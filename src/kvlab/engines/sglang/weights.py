@@ -69,8 +69,8 @@ def _absorbed(tensors: tuple[Tensor, ...]) -> list[Tensor]:
 
 
 def is_multimodal(model: Model) -> bool:
-    """Whether the architecture's name is one of those that take images, audio or video."""
-    return any(name.endswith("ForConditionalGeneration") for name in model.architectures)
+    """Whether the model takes images, audio or video, by its config or its architecture's name."""
+    return model.vision is not None or any(name.endswith("ForConditionalGeneration") for name in model.architectures)
 
 
 def overhead(deployment: Deployment) -> tuple[Taken, ...]:
