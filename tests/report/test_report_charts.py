@@ -119,7 +119,7 @@ def test_a_guess_of_an_order_of_magnitude_is_named_and_not_drawn() -> None:
     drawn = _with_ledger((_line("kv_full", 12 << 30), _estimate("compute_buffer", 1, 7, 50)))
     rows = [row for rows in drawn.chart.to_dict()["datasets"].values() for row in rows]
     assert [row["part"] for row in rows] == ["1 kv full"]
-    assert "Estimated too widely to be drawn: compute buffer (1 GiB to 50 GiB)." in drawn.text
+    assert "Estimated too widely to be drawn: compute buffer (1 to 50 GiB)." in drawn.text
 
 
 def test_an_estimated_pool_is_drawn_with_its_range() -> None:

@@ -104,8 +104,8 @@ def test_capacities_of_an_estimated_pool_are_called_estimated() -> None:
     text = shown(terminal.plan(replace(plan, ledger=(*plan.ledger[:4], pool, *plan.ledger[5:]), expects=rows)), 120)
     assert "8,192 (estimated, 5,852 to 9,363)" in text
     assert "4.00 (estimated, 2.86 to 4.57)" in text
-    assert "84 MiB (estimated, 60 MiB to 96 MiB)" in text
-    assert "another cache dtype (estimated, for a pool of 60 MiB to 96 MiB)" in text
+    assert "84 MiB (estimated, 60 to 96 MiB)" in text
+    assert "another cache dtype (estimated, for a pool of 60 to 96 MiB)" in text
     assert "Cache of one request (computed), and requests at once (estimated" in text
     assert "8,192 (computed)" in shown(terminal.plan(plan), 120)
 
@@ -160,7 +160,7 @@ def test_every_ledger_line_says_where_it_comes_from() -> None:
     for line in sample.plan().ledger:
         row = next(row for row in text.splitlines() if row.startswith(line.name.replace("_", " ") + " "))
         assert f" {line.kind}" in row
-    assert "estimated, -60 MiB to -20 MiB" in text
+    assert "estimated, -60 to -20 MiB" in text
 
 
 def test_the_launch_command_is_whole_on_a_narrow_screen() -> None:

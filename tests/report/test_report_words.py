@@ -63,6 +63,14 @@ def test_amounts_read_as_people_write_them(value: float | str | None, unit: str,
     assert words.amount(value, unit) == text
 
 
+def test_a_range_names_its_unit_once() -> None:
+    assert words.span(-7 * 2**30, -(2**30), "bytes") == "-7 to -1 GiB"
+    assert words.span(2**29, 3 * 2**29, "bytes") == "512 MiB to 1.5 GiB"
+    assert words.span(0, 2**30, "bytes") == "0 B to 1 GiB"
+    assert words.span(134_256, 180_176, "tokens") == "134,256 to 180,176"
+    assert words.span(0.01, 0.02, "s") == "10.0 to 20.0 ms"
+
+
 def test_changes_carry_a_sign_unless_they_round_to_nothing() -> None:
     assert [words.change(value) for value in (0.0421, -0.5, 0.0001, -0.0001, None)] == [
         "+4.2 %",

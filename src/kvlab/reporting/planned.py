@@ -60,8 +60,8 @@ def concurrency(plan: Plan, capacity: Capacity) -> Told:
 
 
 def between(line: LedgerLine) -> str:
-    """The range of a ledger line, "-7 GiB to -1 GiB"; "" when it is exact."""
-    return "" if line.low == line.high else f"{size(line.low)} to {size(line.high)}"
+    """The range of a ledger line, "-7 to -1 GiB"; "" when it is exact."""
+    return "" if line.low == line.high else words.span(line.low, line.high, "bytes")
 
 
 def of_alternatives(plan: Plan) -> str:

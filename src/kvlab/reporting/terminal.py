@@ -89,7 +89,7 @@ def _planned(row: CheckRow) -> str:
     text = words.amount(row.planned, row.unit)
     if row.low is None or row.high is None:
         return text
-    return f"{text}\n{words.amount(row.low, row.unit)} to {words.amount(row.high, row.unit)}"
+    return f"{text}\n({words.span(row.low, row.high, row.unit)})"
 
 
 def _lines(rows: tuple[CheckRow, ...]) -> list[RenderableType]:

@@ -79,6 +79,13 @@ def amount(value: float | str | None, unit: str) -> str:
     return f"{number(value)}{'' if unit in ('x', '%') else ' '}{plain(unit)}"
 
 
+def span(low: float, high: float, unit: str) -> str:
+    """A range with its unit once: "22.99 to 25.19 GiB", "512 MiB to 1.5 GiB"; counts go without."""
+    first, last = (amount(end, unit) if unit in ("bytes", "s", "seconds") else number(end) for end in (low, high))
+    figure, _, name = first.partition(" ")
+    return f"{figure} to {last}" if name and last.endswith(f" {name}") else f"{first} to {last}"
+
+
 def share(value: float | None) -> str:
     """A share 0..1 as "87.5 %"."""
     return ABSENT if value is None else f"{value * 100:.1f} %"
