@@ -61,7 +61,7 @@ def mamba(inner: int, state: int, groups: int, heads: int, kernel: int = 4) -> K
 
 
 def latent(layers: int, heads: int, *, nope: int, value: int, kv_heads: object = 1, **more: object) -> Keys:
-    """Latent attention of rank 512 with 64 rotary values, as DeepSeek's converters write it."""
+    """Latent attention of rank 512 with 64 rotary values, as DeepSeek's converters write it; only KDA keeps heads."""
     own: Keys = {
         "attention.key_length": 576,
         "attention.value_length": 512,
@@ -90,6 +90,9 @@ INDEXER: Keys = {
 }
 BIAS = {"ssm_conv1d.bias": "ssm_conv1d.weight"}
 DELTA = {"attn_qkv.weight": "ssm_conv1d.weight", "attn_gate.weight": "ssm_conv1d.weight"}
+FUSED = {"attn_qkv.weight": "attn_norm.weight"}
+INDEXER_TENSORS = ("k_norm.weight", "k_norm.bias", "proj.weight", "attn_k.weight", "attn_q_b.weight")
+NAS = (5, 7, 9, 11, 43, 44, 45, 46, 47, 48, 49, 50)
 NEMOTRON = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
 LFM2 = [2, 5, 8, 10, 12, 14]
 JAMBA = [4, 12, 20, 28]
@@ -97,6 +100,23 @@ JAMBA = [4, 12, 20, 28]
 DENSE = (
     Shape("llama-3.1-8b", "llama", attention(32, 32, 8, 128, vocab_size=128256)),
     Shape("qwen3-8b", "qwen3", attention(36, 32, 8, 128, context_length=40960, vocab_size=151936)),
+    Shape(
+        "phi-3.5-mini",
+        "phi3",
+        attention(32, 32, 32, 96, embedding_length=3072, attention__sliding_window=262144),
+        FUSED,
+    ),
+    Shape(
+        "llama-3.3-nemotron-49b",
+        "deci",
+        attention(
+            80,
+            [0 if layer in NAS else 64 for layer in range(80)],
+            [0 if layer in NAS else 8 for layer in range(80)],
+            128,
+        ),
+    ),
+    Shape("nanbeige-narrow", "nanbeige", attention(16, 8, 2, 64, num_loops=2, embedding_length=512)),
     Shape("minimax-m2.7", "minimax-m2", attention(62, 48, 8, 128) | experts()),
 )
 WINDOWED = (
@@ -133,6 +153,11 @@ WINDOWED = (
         attention(48, 40, 8, 128, context_length=10485760) | experts(interleave_moe_layer_step=1),
     ),
     Shape(
+        "smallthinker-21b-a3b",
+        "smallthinker",
+        attention(52, 28, 4, 128, context_length=16384, attention__sliding_window=4096) | experts(),
+    ),
+    Shape(
         "step-3.7-flash",
         "step35",
         attention(48, 64, 8, 128, context_length=65536, attention__sliding_window=512, nextn_predict_layers=3)
@@ -155,7 +180,7 @@ LATENT = (
     Shape(
         "deepseek-v3.2",
         "deepseek32",
-        latent(62, 128, nope=128, value=128, nextn_predict_layers=1, leading_dense_block_count=3)
+        latent(62, 16, nope=128, value=128, nextn_predict_layers=1, leading_dense_block_count=3)
         | {"attention.q_lora_rank": 64}
         | INDEXER
         | experts(),
@@ -163,10 +188,11 @@ LATENT = (
     Shape(
         "glm-5.2",
         "glm-dsa",
-        latent(79, 64, nope=192, value=256, nextn_predict_layers=1, leading_dense_block_count=3)
+        latent(79, 16, nope=192, value=256, nextn_predict_layers=1, leading_dense_block_count=3)
         | {"attention.q_lora_rank": 64, "context_length": 1048576}
         | INDEXER
         | experts(),
+        {f"indexer.{name}": "attn_kv_a_norm.weight" for name in INDEXER_TENSORS},
     ),
     Shape(
         "kimi-linear-48b-a3b",
@@ -175,6 +201,22 @@ LATENT = (
             27, 32, nope=128, value=128, kv_heads=at(27, [3, 7, 11, 15, 19, 23, 26], 1, 0), leading_dense_block_count=1
         )
         | {"ssm.conv_kernel": 4, "kda.head_dim": 128}
+        | experts(),
+    ),
+    Shape(
+        "kimi-k3-narrow",
+        "kimi-k3",
+        latent(93, 16, nope=128, value=128, kv_heads=every(93, 4, 0, 1), leading_dense_block_count=1)
+        | {"ssm.conv_kernel": 4, "kda.head_dim": 128, "attention.q_lora_rank": 64, "attn_res.block_size": 12}
+        | {"activation.situ_beta": 1.0, "activation.situ_linear_beta": 1.0}
+        | experts(),
+    ),
+    Shape(
+        "ling-2.6-narrow",
+        "bailingmoe3",
+        latent(25, 16, nope=128, value=128, kv_heads=[*every(24, 4, 0, 1), 1], leading_dense_block_count=1)
+        | {"ssm.conv_kernel": 4, "kda.head_dim": 128, "kda.gate_lower_bound": -5.0, "nextn_predict_layers": 1}
+        | {"attention.q_lora_rank": 64}
         | experts(),
     ),
     Shape(
@@ -193,7 +235,7 @@ STATES = (
     Shape(
         "jamba-narrow",
         "jamba",
-        attention(32, 32, at(32, JAMBA, 8, 0), 128, embedding_length=512) | mamba(1024, 16, 0, 32) | experts(),
+        attention(32, 4, at(32, JAMBA, 2, 0), 128, embedding_length=512) | mamba(1024, 16, 0, 32) | experts(),
     ),
     Shape(
         "granite-4.0-h-tiny",

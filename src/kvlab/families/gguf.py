@@ -255,6 +255,7 @@ def _state(config: Config, arch: str) -> tuple[State, ...]:
         return (State("ssm", size * size * heads),)
     kernel = config.need("ssm.conv_kernel")
     if config.has("kda.head_dim"):
+        config.understood("kda.gate_lower_bound", "kda.safe_gate")
         size = config.need("kda.head_dim")
         return State("conv", 3 * (kernel - 1) * heads * size), State("ssm", size * size * heads)
     inner, size = config.need("ssm.inner_size"), config.need("ssm.state_size")

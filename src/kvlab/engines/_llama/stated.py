@@ -99,7 +99,7 @@ def expects(model: Model, layout: Layout, shape: Cells, storage: Types) -> list[
         because = f"cells x layers x row bytes of {storage.name}"
         rows += [
             _count(f"kv_{name}_cells", shape.of(group[0]), "cells", "context, window and micro-batch, padded to 256"),
-            _count(f"kv_{name}_layers", sum(len(r.layers) for r in group), "layers", "layers that own such a cache"),
+            _count(f"kv_{name}_layers", _layers(model, layout, group), "layers", "layers that own such a cache"),
             _bytes(f"kv_{name}_k_bytes", key, because),
             _bytes(f"kv_{name}_v_bytes", value, because),
             _bytes(f"kv_{name}_bytes", key + value, because),
@@ -109,6 +109,13 @@ def expects(model: Model, layout: Layout, shape: Cells, storage: Types) -> list[
     if model.vocab is not None:
         rows.append(_bytes("output_buffer_bytes", _output_bytes(model, shape), "slots x vocabulary x 4 B"))
     return rows + [_estimated(line) for line in buffers(model, shape) if line.kind == "estimated"]
+
+
+def _layers(model: Model, layout: Layout, group: list[Row]) -> int:
+    """Layers as the log counts them: where one cache holds them all, also those without KV heads."""
+    own = sum(len(row.layers) for row in group)
+    alone = not layout.windowed and not any(layout.only("state", "indexer"))
+    return max(own, model.layers) if alone else own
 
 
 def _state(rows: list[Row], shape: Cells) -> list[Expected]:
