@@ -77,7 +77,8 @@ def _over(deployment: Deployment, carved: Carved, pool: int, holding: list[str])
     assert capacity is not None
     text = f"the caches take {size(capacity.pool_bytes)} and only {size(pool)} are free for them"
     fewer = pool // one if one else 0
-    moves = [Move(f"run {fewer} requests together instead of {capacity.max_concurrency:.0f}", None)] if fewer else []
+    together = "one request at a time" if fewer == 1 else f"{fewer} requests together"
+    moves = [Move(f"run {together} instead of {capacity.max_concurrency:.0f}", None)] if fewer else []
     if holding:
         moves.insert(0, Move(f"--kv-dtype {holding[0]} (check the answers first: kvlab quality)", None))
         text += f"; stored as {holding[0]} they fit"
