@@ -85,8 +85,16 @@ GRAPHS = re.compile(rf"\bCapture (?:[\w-]+ )*cuda graph end\..*?mem usage={_GB}"
 # "KV cache pool is full. Retract requests. #retracted_reqs: 1, #new_tokens_gained: 646, ..." ("#retracted_reqs" from
 # 0.4.9 on; "Decode out of memory happened. #retracted_reqs: 1, " before)
 RETRACTED = re.compile(r"(?:KV cache pool is full|Decode out of memory happened)\..*?#retracted_reqs: (\d+), ")
-# "Decode batch, #running-req: 67, #token: 81316, token usage: 0.93, ..."
-USAGE = re.compile(r"\b(?:Decode|Prefill) batch.*?\b(?:full )?token usage: (\d+\.\d+), ")
+# "Decode batch, #running-req: 67, #token: 81316, token usage: 0.93, ..."; "full token usage: 0.41, swa token usage: ..."
+USAGE = re.compile(r"token usage: (\d+\.\d+), ")
+
+STARTING = (
+    # Words of which every line of a start holds one: looking for them first is what makes long logs quick to read.
+    *("Load weight", "Memory pool end", "max_total_num_tokens=", "max_running_requests=", "KV Cache", "Mamba Cache"),
+    *("SWAKVPool", "window memory pool", "torch distributed ends", "of the KV budget", "ServerArgs(", "KV cache dtype"),
+    *("graph end", "mem_fraction_static=", "intermediate_ssm_state_cache"),
+)
+SERVING = (" batch", "#retracted_reqs")
 
 OURS = re.compile(
     r"\bserver_args=ServerArgs\(|\bLoad weight (?:begin|end)\. |\bmax_total_num_tokens=\d+, |\bMemory pool end\. avail"

@@ -18,7 +18,9 @@ from kvlab.engines.sglang.lines import (
     POOLS_END,
     RANK,
     RETRACTED,
+    SERVING,
     SIZED,
+    STARTING,
     USAGE,
     Allocation,
     allocations,
@@ -129,6 +131,12 @@ class _Reader:
         self.usage: Seen | None = None
 
     def read(self, number: int, line: str) -> None:
+        if any(word in line for word in SERVING):
+            self._served(number, line)
+        if any(word in line for word in STARTING):
+            self._starting(number, line)
+
+    def _starting(self, number: int, line: str) -> None:
         named = RANK.search(line)
         rank = named.group(1).strip() if named else _ONLY
         if FIRST.search(line) or (self.start.sized and LOADING.search(line)):
@@ -143,14 +151,13 @@ class _Reader:
         for match in GRAPHS.finditer(line):
             start.graph(rank, float(match.group(1)) * GIB, line.strip(), number)
         start.sized = start.sized or SIZED.search(line) is not None
-        self._served(number, line)
 
     def _served(self, number: int, line: str) -> None:
         if match := RETRACTED.search(line):
             before = float(self.retracted.value) if self.retracted else 0.0
             value = before + int(match.group(1))
             self.retracted = _count("retracted_requests", value, "requests", line, number)
-        if match := USAGE.search(line):
+        if match := USAGE.search(line, max(0, line.find(" batch"))):
             peak = float(match.group(1))
             if self.usage is None or peak > float(self.usage.value):
                 self.usage = _count("peak_kv_used_ratio", peak, "share", line, number)
@@ -177,7 +184,7 @@ def _count(name: str, value: float, unit: str, line: str, number: int) -> Seen:
 def _read(lines: Iterable[str]) -> Observation:
     reader = _Reader()
     for number, line in enumerate(lines, 1):
-        reader.read(number, COLOUR.sub("", line))
+        reader.read(number, COLOUR.sub("", line) if "\x1b" in line else line)
     return reader.observation()
 
 
