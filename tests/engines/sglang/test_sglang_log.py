@@ -174,6 +174,14 @@ def test_a_log_names_its_engine(golden: Path) -> None:
         assert observe.read_log(str(golden / name)).engine == "sglang"
 
 
+def test_a_log_that_begins_with_a_line_of_vllm_is_still_ours(golden: Path, tmp_path: Path) -> None:
+    """SGLang to 0.4.6 imports vLLM, which announces the platform."""
+    log = tmp_path / "sglang.log"
+    line = "INFO 03-07 12:29:02 [__init__.py:190] Automatically detected platform cuda.\n"
+    log.write_text(line + (golden / "qwq_32b_tp4.log").read_text())
+    assert observe.read_log(str(log)).engine == "sglang"
+
+
 def test_logs_of_other_engines_are_not_ours(golden: Path) -> None:
     recognises = engines.log_reader("sglang").recognises
     for folder in ("vllm/logs", "llamacpp"):

@@ -85,7 +85,7 @@ GRAPHS = re.compile(rf"\bCapture (?:[\w-]+ )*cuda graph end\..*?mem usage={_GB}"
 # "KV cache pool is full. Retract requests. #retracted_reqs: 1, #new_tokens_gained: 646, ..." ("#retracted_reqs" from
 # 0.4.9 on; "Decode out of memory happened. #retracted_reqs: 1, " before)
 RETRACTED = re.compile(r"(?:KV cache pool is full|Decode out of memory happened)\..*?#retracted_reqs: (\d+), ")
-# "Decode batch, #running-req: 67, #token: 81316, token usage: 0.93, ..."; "full token usage: 0.41, swa token usage: ..."
+# "Decode batch, #running-req: 67, #token: 81316, token usage: 0.93, ..."; "full token usage: 0.41"
 USAGE = re.compile(r"token usage: (\d+\.\d+), ")
 
 STARTING = (

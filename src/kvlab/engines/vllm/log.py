@@ -59,7 +59,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # "Initializing a V1 LLM engine (v0.32.0) with config", "vLLM API server version 0.8.5", the banner's "version 0.32.0"
 _VERSION = re.compile(r"LLM engine \(v([\w.+]+)\)|vLLM API server version ([\w.+]+)|█\s+version ([\w.+]+)")
 _OURS = re.compile(
-    r"\b(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[[\w/.\-]+\.py:\d+\]"
+    # SGLang to 0.4.6 imports vLLM, whose "[__init__.py:190] Automatically detected platform cuda." then begins its log
+    r"\b(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[(?!__init__\.py:)[\w/.\-]+\.py:\d+\]"
     r"|\b[A-Z]+ KV cache size: [\d,]+ tokens|\(EngineCore|\bvllm(?: serve|:|/|\.)|VLLM_"
 )
 # Ranks state these one by one: the smallest pool decides the blocks, the largest rank the weights.
