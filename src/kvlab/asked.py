@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from kvlab.core.plan import Ask, Plan
-from kvlab.core.sizing import Candidates, Search
+from kvlab.core.plan import Ask, Move, Plan
+from kvlab.core.sizing import Candidate, Candidates, Search
 from kvlab.planning import make_plan
 from kvlab.source import Loaded
 
@@ -23,12 +23,14 @@ def with_questions(
     if ask.gpu is not None and any(letter in ask.gpu for letter in "*?,"):
         search = msgspec.structs.replace(search, only=ask.gpu)
         ask = msgspec.structs.replace(ask, gpu=None)
-    backwards = ask.gpu is None and ask.gpu_gib is None and ask.pool_gib is None
-    plan = make_plan(loaded, ask, source)
-    if backwards and (ask.users is not None or search.only is not None):
-        from kvlab.sizing import candidates
-
-        plan = _answered(plan, candidates(loaded, ask, search, progress))
+    placed = ask.gpu is not None or ask.gpu_gib is not None or ask.pool_gib is not None
+    if placed or (ask.users is None and search.only is None):
+        plan = make_plan(loaded, ask, source)
+        plan = _with_move(plan, loaded, ask)
+    else:
+        # Shares are of the GPUs that are looked for.
+        alone = msgspec.structs.replace(ask, share_gib=None, share_fraction=None)
+        plan = _searched(make_plan(loaded, alone, source), loaded, ask, search, progress)
     if search.matrix or search.pareto:
         from kvlab import grid
 
@@ -39,17 +41,53 @@ def with_questions(
     return plan
 
 
-def _answered(plan: Plan, found: Candidates) -> Plan:
-    """The plan with the answer in its verdict."""
+def _searched(
+    plan: Plan, loaded: Loaded, ask: Ask, search: Search, progress: Callable[[int, int], None] | None
+) -> Plan:
+    """The plan with the GPUs that serve the request, or with what is missing to tell."""
+    if loaded.weights is None and ask.weights_gib is None:
+        text = "which GPUs serve it is not known without the weights; add --weights-gib X"
+        return _saying(plan, text)
+    from kvlab.sizing import candidates
+
+    found = candidates(loaded, ask, search, progress)
+    return msgspec.structs.replace(_saying(plan, _answer(found)), candidates=found)
+
+
+def _saying(plan: Plan, text: str) -> Plan:
+    return msgspec.structs.replace(plan, verdict=msgspec.structs.replace(plan.verdict, text=text))
+
+
+def _answer(found: Candidates) -> str:
     what = f"{found.users:,} requests of {found.context:,} tokens at once"
-    if found.rows:
-        best = next((row for row in found.rows if row.verdict == "holds"), found.rows[0])
-        least = "cheapest" if best.usd_per_hour is not None else "smallest"
-        cost = f", {best.usd_per_hour:,.2f} dollars an hour" if best.usd_per_hour is not None else ""
-        how = "holds" if best.verdict == "holds" else "may hold"
-        split = f"{best.gpus} x {best.gpu} ({best.split()}, {best.kv_dtype} cache)"
-        text = f"the {least} that {how} {what}: {split}{cost}"
-    else:
-        text = f"none of {found.gpus_tried} kinds serves {what} with up to {found.most_gpus} of it"
-    verdict = msgspec.structs.replace(plan.verdict, text=text)
-    return msgspec.structs.replace(plan, candidates=found, verdict=verdict)
+    if not found.rows:
+        return f"none of {found.gpus_tried} kinds of GPU serves {what} with up to {found.most_gpus} of it"
+    best = found.best
+    least = "cheapest" if best.usd_per_hour is not None else "smallest"
+    cost = f", {best.usd_per_hour:,.2f} dollars an hour" if best.usd_per_hour is not None else ""
+    how = "holds" if best.verdict == "holds" else "may hold"
+    return f"the {least} that {how} {what}: {_named(best)}{cost}"
+
+
+def _named(row: Candidate) -> str:
+    return f"{row.gpus} x {row.gpu} ({row.split()}, {row.kv_dtype} cache)"
+
+
+def _with_move(plan: Plan, loaded: Loaded, ask: Ask) -> Plan:
+    """A plan that falls short on a named GPU, with how many of it would do."""
+    short = plan.verdict.code in ("fits_with_smaller_dtype", "does_not_fit") or plan.verdict.holds_users is False
+    split = ask.tp is not None or ask.gpus is not None or ask.pp > 1 or ask.dp > 1
+    own = ask.gpu is None or ask.gpu_gib is not None or ask.pool_gib is not None or ask.gpu.strip().lower() == "cpu"
+    if not short or split or own:
+        return plan
+    from kvlab.facts import gpus
+    from kvlab.sizing import candidates
+
+    assert ask.gpu is not None
+    search = Search(only=f"{gpus.find(ask.gpu).name},")
+    found = candidates(loaded, msgspec.structs.replace(ask, gpu=None), search)
+    if not found.rows or found.best.gpus == 1:
+        return plan
+    move = Move(f"take {_named(found.best)}: {found.best.concurrency:,} requests at once", None)
+    verdict = msgspec.structs.replace(plan.verdict, moves=(*plan.verdict.moves, move))
+    return msgspec.structs.replace(plan, verdict=verdict)

@@ -53,23 +53,17 @@ def candidates(
 ) -> Candidates:
     """What serves `ask.users` requests of its context, cheapest first, or least memory where prices are not known.
 
-    Raises BadInput when the filter matches no GPU or the weights are unknown, and what the engine refuses on all.
+    A given split is kept, and --gpus is the most that may be taken. Raises BadInput when the filter matches no GPU.
     """
     planner = remembering(engines.planner(ask.engine))
     tried = matching(planner, ask, search.only)
     priced = {gpus.find(name).name: dollars for name, dollars in search.prices.items()}
     users = ask.users or 1
     rows: list[Candidate] = []
-    refusals: list[KvlabError] = []
     for done, gpu in enumerate(tried):
         if progress is not None:
             progress(done, len(tried))
-        try:
-            rows += _rows(Where(loaded, planner, gpu), ask, users, priced.get(gpu.name))
-        except KvlabError as refusal:
-            refusals.append(refusal)
-    if refusals and len(refusals) == len(tried):
-        raise refusals[0]
+        rows += _rows(Where(loaded, planner, gpu), ask, users, priced.get(gpu.name))
     rows.sort(key=_order)
     return Candidates(
         users=users,
@@ -149,19 +143,21 @@ def _fewest(where: Where, ask: Ask, users: int) -> tuple[Candidate | None, Candi
     sure: Candidate | None = None
     maybe: Candidate | None = None
     done: set[int] = set()
-    for tp, pp in _SPLITS:
+    most = ask.gpus or MOST_GPUS
+    asked = msgspec.structs.replace(ask, gpus=None, dp=1)
+    for tp, pp in _splits(ask):
         size = tp * pp
         if size in done or (sure is not None and size >= sure.gpus) or (size > 1 and gpus.is_alone(where.gpu)):
             continue
         if not _weights_fit(where, ask, size):
             continue
-        count = count_on(where, msgspec.structs.replace(ask, tp=tp if tp > 1 else None, pp=pp))
+        count = count_on(where, msgspec.structs.replace(asked, tp=tp if tp > 1 else None, pp=pp))
         if count is None:
             continue
         done.add(size)
         for held, verdict in ((count.low, "holds"), (count.middle, "may_hold")):
-            replicas = ceil_div(users, held) if held else MOST_GPUS + 1
-            if replicas * size > MOST_GPUS:
+            replicas = ceil_div(users, held) if held else most + 1
+            if replicas * size > most:
                 continue
             row = _row(count, where.gpu, replicas, sure=verdict == "holds")
             if verdict == "holds":
@@ -171,6 +167,17 @@ def _fewest(where: Where, ask: Ask, users: int) -> tuple[Candidate | None, Candi
     if maybe is not None and sure is not None and maybe.gpus >= sure.gpus:
         maybe = None
     return sure, maybe
+
+
+def _splits(ask: Ask) -> list[tuple[int, int]]:
+    """Tensor and pipeline sizes to try: all, or those that were asked for."""
+    if ask.tp is not None and ask.pp > 1:
+        return [(ask.tp, ask.pp)]
+    return [
+        (tp, pp)
+        for tp, pp in _SPLITS
+        if ask.tp in (None, tp) and ask.pp in (1, pp) and tp * pp <= (ask.gpus or MOST_GPUS)
+    ]
 
 
 def _weights_fit(where: Where, ask: Ask, ranks: int) -> bool:
@@ -208,7 +215,7 @@ def one_replica(where: Where, ask: Ask) -> Candidate | None:
 def _count(prepared: Prepared) -> Count | None:
     pool, deployment = prepared.pool, prepared.deployment
     if pool is None:
-        raise BadInput("the weights are unknown, and with them every pool; add --weights-gib X")
+        return None  # the weights are not known
     one = msgspec.structs.replace(deployment, ask=msgspec.structs.replace(deployment.ask, users=1))
     carved = prepared.planner.carve(one)
     low, middle, high = (together(prepared, max(0, room)) for room in (pool.low, pool.bytes, pool.high))

@@ -54,7 +54,7 @@ def expected(loaded: Loaded, planner: Planner, deployment: Deployment, carved: C
             f"decoding reaches {decoding.low:.0%} to {decoding.high:.0%} of the bandwidth: {decoding.source}",
             f"prefill reaches {prefilling.low:.0%} to {prefilling.high:.0%} of the dense rate: {prefilling.source}",
         ),
-        doubts=tuple(_doubts(gpu, deployment)),
+        doubts=tuple(_doubts(gpu, deployment, work)),
     )
 
 
@@ -114,7 +114,7 @@ def _batches(planner: Planner, deployment: Deployment, carved: Carved) -> list[i
     return [1] if planned <= 1 else [1, planned]
 
 
-def _doubts(gpu: Gpu, deployment: Deployment) -> list[Doubt]:
+def _doubts(gpu: Gpu, deployment: Deployment, work: Work) -> list[Doubt]:
     found = []
     if gpu.bandwidth is None:
         found.append(Doubt("bandwidth", f"the memory bandwidth of {gpu.title} is not known: no decoding speed"))
@@ -123,6 +123,9 @@ def _doubts(gpu: Gpu, deployment: Deployment) -> list[Doubt]:
     if (deployment.ask.tp or 1) > 1:
         text = "traffic between GPUs is counted as on NVLink inside one machine; PCIe and networks are slower"
         found.append(Doubt("traffic", text))
+    if deployment.ask.dp > 1 and work.experts:
+        text = "replicas that share the experts wait for each other: not in the speed"
+        found.append(Doubt("data-parallel", text))
     if deployment.ask.arg("speculative-config") is not None:
         found.append(Doubt("speculative-config", "what drafts gain depends on how many are accepted: not in the speed"))
     return found

@@ -176,3 +176,35 @@ def test_no_row_of_the_pareto_table_beats_another() -> None:
             same = one.kv_dtype == other.kv_dtype and one.context == other.context
             if same and one is not other and one.usd_per_hour == other.usd_per_hour:
                 assert one.low == other.low
+
+
+def test_a_plan_that_falls_short_says_how_many_would_do() -> None:
+    short = api.plan(CONFIGS / "meta-llama__Llama-3.1-70B.json", gpu="h100-80gb", context=32768, users=16)
+    assert short.verdict.code == "does_not_fit"
+    assert any(move.text.startswith("take 4 x h100-80gb (TP 4") for move in short.verdict.moves)
+    # A split that the user chose is not argued with.
+    chosen = api.plan(CONFIGS / "meta-llama__Llama-3.1-70B.json", gpu="h100-80gb", context=32768, users=16, tp=1)
+    assert not any(move.text.startswith("take ") for move in chosen.verdict.moves)
+
+
+def test_a_given_split_and_number_of_gpus_are_kept() -> None:
+    split = found("meta-llama__Llama-3.1-70B", users=16, context=32768, gpu="h100-80gb,", tp=8)
+    assert {each.tp for each in split.rows} == {8}
+    few = found("meta-llama__Llama-3.1-70B", users=16, context=32768, gpu="h100-80gb,l40s*", gpus=4, limit=99)
+    assert few.rows
+    assert max(each.gpus for each in few.rows) <= 4
+
+
+def test_shares_are_taken_from_every_candidate() -> None:
+    alone = found("meta-llama__Llama-3.1-8B", users=32, context=8192, gpu="h100-80gb,")
+    shared = found("meta-llama__Llama-3.1-8B", users=32, context=8192, gpu="h100-80gb,", share_gib=40.0)
+    assert shared.rows[0].concurrency < alone.rows[0].concurrency
+
+
+def test_without_weights_nothing_is_listed(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(LLAMA_8B.read_text().replace('"model_type": "llama"', '"model_type": "llama_of_tomorrow"'))
+    plan = api.plan(config, users=4, context=8192)
+    assert plan.candidates is None
+    assert "--weights-gib" in plan.verdict.text
+    assert api.plan(config, users=4, context=8192, weights_gib=15.0, gpu="l40s*").candidates is not None

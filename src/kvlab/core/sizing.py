@@ -77,6 +77,11 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True):
     most_gpus: int
     """The largest number of GPUs that was tried."""
 
+    @property
+    def best(self) -> Candidate:
+        """The first row that surely holds the request, else the first. Raises IndexError when there is none."""
+        return next((row for row in self.rows if row.verdict == "holds"), self.rows[0])
+
 
 class MatrixLine(msgspec.Struct, frozen=True, kw_only=True):
     """One cell of dtype x context x TP: requests at once on one replica, with the range that the pool leaves."""

@@ -22,7 +22,7 @@ def sizing(value: Plan) -> list[RenderableType]:
         found = value.candidates
         parts += [heading(f"What serves {found.users:,} requests of {found.context:,} tokens"), *_rows(found)]
         parts.append(note(f"to plan the first of them, add {_options(found.rows[0])}"))
-    if value.longest_context:
+    if any(not line.native or line.low < line.tokens for line in value.longest_context):
         parts += [heading("Longest context that fits"), _longest(value.longest_context)]
     if value.matrix:
         parts += [heading(f"Requests at once ({value.matrix[0].kind})"), *_matrix(value.matrix)]

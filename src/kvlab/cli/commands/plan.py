@@ -74,12 +74,14 @@ def _plan(options: argparse.Namespace) -> Plan:
     from kvlab.api import plan_ask
 
     asked = ask(options)
-    forwards = asked.gpu is not None or asked.gpu_gib is not None or asked.pool_gib is not None or asked.users is None
+    placed = asked.gpu is not None or asked.gpu_gib is not None or asked.pool_gib is not None
     pattern = asked.gpu is not None and any(letter in asked.gpu for letter in "*?,")
-    if forwards and not pattern and not (options.matrix or options.pareto):
+    backwards = pattern or (not placed and asked.users is not None)
+    if not placed and not backwards and not (options.matrix or options.pareto):
         return plan_ask(options.source, asked)
-    search = Search(prices=_prices(options), limit=options.limit, matrix=options.matrix, pareto=options.pareto)
-    if not sys.stderr.isatty():  # a few seconds: a bar is for those who watch
+    prices = _prices(options) if backwards or options.pareto else {}
+    search = Search(prices=prices, limit=options.limit, matrix=options.matrix, pareto=options.pareto)
+    if not sys.stderr.isatty() or not backwards:  # a few seconds: a bar is for those who watch
         return plan_ask(options.source, asked, search)
     from kvlab.cli import progress
 
