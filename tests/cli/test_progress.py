@@ -40,6 +40,17 @@ def test_the_second_bar_says_what_it_counts(monkeypatch: pytest.MonkeyPatch) -> 
     assert re.search(r"  warm-up requests .* 1/4", text)
 
 
+@pytest.mark.parametrize("columns", ["0", "1", "40"])
+def test_bars_stand_odd_widths(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", columns)
+    with progress.steps() as show:
+        show(Step(2, 7, "arm A, block 1 of 4: load", 1, 4, "warm-up requests"))
+    assert "2/7" in screen.getvalue()
+
+
 def test_a_count_without_steps_is_one_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     text = drawn(monkeypatch, Step(0, 1, "requests with shared prefixes", 3, 16))
     assert re.search(r"requests with shared prefixes .* 3/16", text)

@@ -10,6 +10,9 @@ from pathlib import Path
 from kvlab.load.spec import Progress
 from kvlab.settings import OnStep, Step
 
+_ROOM_FOR_BARS = 70
+"""Columns from which a bar and the time fit beside the words."""
+
 
 @contextmanager
 def steps() -> Iterator[OnStep]:
@@ -17,11 +20,16 @@ def steps() -> Iterator[OnStep]:
     if not sys.stderr.isatty():
         yield _Lines().step
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.table import Column
 
-    columns = (TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    from kvlab.reporting.terminal import screen
+
+    console = screen(stderr=True)
+    # On a narrow screen the words wrap and the bar goes; the counts stay whole.
+    counts = MofNCompleteColumn(table_column=Column(no_wrap=True))
+    bar = (BarColumn(20), counts, TimeElapsedColumn()) if console.width >= _ROOM_FOR_BARS else (counts,)
+    with Progress(TextColumn("{task.description}", markup=False), *bar, console=console, transient=True) as bars:
         whole = bars.add_task("planning", total=None)
         part = bars.add_task("", total=None, visible=False)
 

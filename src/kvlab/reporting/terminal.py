@@ -37,14 +37,15 @@ def show(renderable: RenderableType, console: Console | None = None) -> None:
     (console or screen()).print(renderable, crop=False, highlight=False)
 
 
-def screen() -> Console:
-    """Standard output as wide as COLUMNS or the terminal says; a width that no terminal has counts as not said."""
-    console = Console(highlight=False)
+def screen(*, stderr: bool = False) -> Console:
+    """An output as wide as COLUMNS or the terminal says; a width that no terminal has counts as not said."""
+    console = Console(highlight=False, stderr=stderr)
     said = os.environ.get("COLUMNS", "")
     if said.isdecimal() and not int(said):
-        console = Console(highlight=False, _environ={k: v for k, v in os.environ.items() if k != "COLUMNS"})
+        unsaid = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+        console = Console(highlight=False, stderr=stderr, _environ=unsaid)
     if console.width < _NARROWEST:
-        console = Console(highlight=False, width=_NARROWEST)
+        console = Console(highlight=False, stderr=stderr, width=_NARROWEST)
     return console
 
 
