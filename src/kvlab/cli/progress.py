@@ -29,7 +29,9 @@ def steps() -> Iterator[OnStep]:
     # On a narrow screen the words wrap and the bar goes; the counts stay whole.
     counts = MofNCompleteColumn(table_column=Column(no_wrap=True))
     bar = (BarColumn(20), counts, TimeElapsedColumn()) if console.width >= _ROOM_FOR_BARS else (counts,)
-    with Progress(TextColumn("{task.description}", markup=False), *bar, console=console, transient=True) as bars:
+    with Progress(
+        TextColumn("{task.description}", markup=False, table_column=Column()), *bar, console=console, transient=True
+    ) as bars:
         whole = bars.add_task("planning", total=None)
         part = bars.add_task("", total=None, visible=False)
 
