@@ -28,7 +28,7 @@ def steps() -> Iterator[OnStep]:
     console = screen(stderr=True)
     # On a narrow screen the words wrap and the bar goes; the counts stay whole.
     counts = MofNCompleteColumn(table_column=Column(no_wrap=True))
-    bar = (BarColumn(20), counts, TimeElapsedColumn()) if console.width >= _ROOM_FOR_BARS else (counts,)
+    bar = (BarColumn(16), counts, TimeElapsedColumn()) if console.width >= _ROOM_FOR_BARS else (counts,)
     with Progress(
         TextColumn("{task.description}", markup=False, table_column=Column()), *bar, console=console, transient=True
     ) as bars:
