@@ -159,12 +159,26 @@ def test_the_batch_follows_the_gpu(gpu: str, requests: int) -> None:
     assert runtime.bytes == (8192 + 2 * requests) * 128_256 * 2
 
 
-def test_recurrent_state_is_taken_before_the_share() -> None:
-    deployment = load("Qwen__Qwen3-Next-80B-A3B-Instruct", engine_args=PYTORCH, max_num_seqs=30)
+@pytest.mark.parametrize("truth", rows("truth_state.jsonl"), ids=lambda row: f"{row['config']}-{row['tp']}")
+def test_recurrent_state_is_taken_before_the_share(truth: dict[str, Any]) -> None:
+    """A slot for each of 30 requests, and two more."""
+    deployment = load(truth["config"], engine_args=PYTORCH, max_num_seqs=30, tp=truth["tp"])
     assert PLANNER.overhead is not None
     terms = {taken.name: taken for taken in PLANNER.overhead(deployment)}
-    assert terms["state_cache"].kind == "estimated"
-    assert terms["state_cache"].low < terms["state_cache"].high
+    assert terms["state_cache"].bytes == 32 * truth["slot_bytes"]
+
+
+@pytest.mark.parametrize("truth", rows("truth_sparse.jsonl"), ids=lambda row: f"{row['quant_policy']}-{row['free']}")
+def test_sparse_latents_and_their_indexer_are_those_of_its_own_sizing_code(truth: dict[str, Any]) -> None:
+    asked = {"kv_dtype": WORDS[truth["quant_policy"]], "util": truth["ratio"], "max_num_seqs": truth["max_batch_size"]}
+    deployment = load(truth["config"], context=64, **asked)
+    assert PLANNER.overhead is not None
+    (runtime,) = [taken.bytes for taken in PLANNER.overhead(deployment) if taken.name == "runtime_buffers"]
+    pool = int((truth["free"] - runtime) * truth["ratio"])
+    carved = PLANNER.carve(load(truth["config"], pool, context=64, **asked))
+    assert carved.kv.bytes_per_sequence == truth["block_bytes"]
+    assert carved.capacity is not None
+    assert carved.capacity.num_blocks == truth["num_gpu_blocks"]
 
 
 def test_every_line_is_read_as_a_person_reads_it() -> None:
@@ -231,9 +245,12 @@ def test_the_command_says_what_the_plan_says() -> None:
         ("Qwen__Qwen3-8B", {"engine_args": (("backend", "vllm"),)}, "turbomind and pytorch"),
         ("Qwen__Qwen3-8B", {"engine_args": (("tp", "2"),)}, "use --tp"),
         ("Qwen__Qwen3.5-27B", {}, "backend=pytorch"),
-        ("deepseek-ai__DeepSeek-V3.2", {}, "indexer cache"),
+        ("MiniMaxAI__MiniMax-M3", {}, "no model for"),
+        ("deepseek-ai__DeepSeek-V3.2", {"kv_dtype": "int8"}, "latent cache in int8"),
+        ("deepseek-ai__DeepSeek-V3.2", {"block_size": 32}, "blocks of 64 only"),
+        ("deepseek-ai__DeepSeek-V4-Flash", {}, "pooled latents"),
         ("deepseek-ai__DeepSeek-R1", {"kv_dtype": "int8"}, "latent cache in int8"),
-        ("google__gemma-4-26B-A4B", {}, "KV heads of 2 shapes"),
+        ("google__gemma-4-26B-A4B", {"engine_version": "0.19"}, "KV heads of 2 shapes"),
     ],
 )
 def test_what_is_not_known_is_refused_by_name(config: str, asked: dict[str, Any], says: str) -> None:

@@ -7,6 +7,7 @@ from typing import Literal
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Model
 from kvlab.core.plan import Ask
+from kvlab.engines.lmdeploy.models import TURBOMIND
 
 Backend = Literal["turbomind", "pytorch"]
 
@@ -24,18 +25,6 @@ _OWN_OPTION = {
 }
 _CHOSEN = ("server-name", "server-port", "log-level", "enable-metrics", "disable-metrics")
 """The address, and what kvlab needs to see the cache."""
-# lmdeploy/turbomind/supported_models.py of 0.18.0; every other architecture falls back to the PyTorch engine.
-_TURBOMIND = frozenset(
-    {
-        *("Qwen2ForCausalLM", "Qwen2MoeForCausalLM", "Qwen2VLForConditionalGeneration"),
-        *("Qwen2_5_VLForConditionalGeneration", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"),
-        *("Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration"),
-        *("InternS2PreviewForConditionalGeneration", "InternS2MobiusForConditionalGeneration", "InternVLChatModel"),
-        *("InternVLForConditionalGeneration", "InternS1ForConditionalGeneration", "LlamaForCausalLM"),
-        *("InternLM2ForCausalLM", "InternLM3ForCausalLM", "Glm4MoeLiteForCausalLM", "GptOssForCausalLM"),
-        "MixtralForCausalLM",
-    }
-)
 
 
 def check_arguments(ask: Ask) -> None:
@@ -59,5 +48,5 @@ def backend(model: Model, ask: Ask) -> Backend:
     word = ask.arg("backend")
     if word not in (None, "turbomind", "pytorch"):
         raise BadInput(f"--engine-arg backend={word}: LMDeploy has turbomind and pytorch")
-    known = word == "turbomind" if word is not None else bool(_TURBOMIND & set(model.architectures))
+    known = word == "turbomind" if word is not None else bool(TURBOMIND & set(model.architectures))
     return "turbomind" if known else "pytorch"

@@ -14,6 +14,7 @@ from kvlab.core.units import GIB, MIB, ceil_div, round_up
 from kvlab.engines.lmdeploy.arguments import Backend, backend, check_arguments
 from kvlab.engines.lmdeploy.dtypes import OFFERED, Policy, parts, policy, resolve
 from kvlab.engines.lmdeploy.memory import overhead
+from kvlab.engines.lmdeploy.models import check_model, is_sparse
 from kvlab.engines.lmdeploy.versions import OBJECT_CACHE, release
 
 BLOCK = 64
@@ -23,20 +24,22 @@ RATIO = 0.8
 _ALIGNED = 256
 """Every tensor of a block is padded to this many bytes in the PyTorch engine."""
 _ATTENTION = ("full", "window", "chunked", "latent")
+_PAGED = (*_ATTENTION, "indexer")
 
 
 def _carve(deployment: Deployment) -> Carved:
     model, layout, ask = deployment.model, deployment.layout, deployment.ask
     check_arguments(ask)
+    check_model(model, ask)
     engine = backend(model, ask)
     _check_layout(model, layout, engine)
     _check_parallel(model, layout, ask)
     if engine == "turbomind" and release(ask) >= OBJECT_CACHE and ask.util == 1:
         raise BadInput("--util 1: TurboMind takes a share below 1 of the free memory; leave it room, as 0.9")
     stored = resolve(model, ask, engine)
-    _check_stored(layout, stored)
-    context, block = _context(deployment), block_tokens(layout, ask, engine)
-    size = block_bytes(layout, stored, ask, engine)
+    _check_stored(model, layout, stored)
+    context, block = _context(deployment), block_tokens(model, layout, ask, engine)
+    size = block_bytes(deployment, stored, block, engine)
     per_request = ceil_div(context, block)
     capacity = None
     if deployment.pool_bytes is not None and size:
@@ -63,7 +66,8 @@ def _check_layout(model: Model, layout: Layout, engine: Backend) -> None:
     """Raises BadInput for caches whose layout in LMDeploy is not known here."""
     if model.weight_format == "gguf":
         raise BadInput("LMDeploy serves Hugging Face checkpoints, not GGUF files; give the folder or the Hub id")
-    other = {row.kind for row in layout.rows if row.kind not in (*_ATTENTION, "state")}
+    known = (*_PAGED, "state") if is_sparse(model) else (*_ATTENTION, "state")
+    other = {row.kind for row in layout.rows if row.kind not in known}
     if engine == "turbomind":
         other |= {row.kind for row in layout.rows if row.kind in ("latent", "state")}
     if other or layout.pooled:
@@ -88,8 +92,10 @@ def _check_parallel(model: Model, layout: Layout, ask: Ask) -> None:
             raise BadInput(f"LMDeploy cannot split or copy {row.heads} KV heads over --tp {tp}")
 
 
-def _check_stored(layout: Layout, stored: Policy) -> None:
+def _check_stored(model: Model, layout: Layout, stored: Policy) -> None:
     latent = any(layout.only("latent"))
+    if is_sparse(model) and stored.name == "fp8_e5m2":
+        raise BadInput("LMDeploy keeps sparse latents in bfloat16 or fp8 (fp8_ds_mla) only; use fp8")
     if latent and stored.key_scales:
         raise BadInput(f"a latent cache in {stored.name} is not known for LMDeploy; use auto or fp8")
     for row in layout.rows:
@@ -104,9 +110,13 @@ def _context(deployment: Deployment) -> int:
     return context
 
 
-def block_tokens(layout: Layout, ask: Ask, engine: Backend) -> int:
-    """Tokens of a block. Raises BadInput for a size that TurboMind's kernels do not take."""
+def block_tokens(model: Model, layout: Layout, ask: Ask, engine: Backend) -> int:
+    """Tokens of a block. Raises BadInput for a size that the kernels do not take."""
     block = ask.block_size or BLOCK
+    if is_sparse(model):
+        if block != BLOCK:
+            raise BadInput(f"--block-size {block}: flash_mla, which sparse latents need, takes blocks of {BLOCK} only")
+        return block
     if engine == "turbomind":
         if block % WIDE_BLOCK:
             raise BadInput(f"--block-size {block}: TurboMind wants a multiple of 32 (of 64 on GPUs older than Ampere)")
@@ -115,15 +125,15 @@ def block_tokens(layout: Layout, ask: Ask, engine: Backend) -> int:
     return min(block, WIDE_BLOCK) if wide else block
 
 
-def block_bytes(layout: Layout, stored: Policy, ask: Ask, engine: Backend) -> int:
-    """Bytes of one block in all layers on one rank."""
-    tokens, tp = block_tokens(layout, ask, engine), ask.tp or 1
+def block_bytes(deployment: Deployment, stored: Policy, tokens: int, engine: Backend) -> int:
+    """Bytes of one block of `tokens` in all layers on one rank."""
+    tp, sparse = deployment.ask.tp or 1, is_sparse(deployment.model)
     pad = _ALIGNED if engine == "pytorch" else 1
     return sum(
         len(row.layers) * round_up(part * tokens, pad)
-        for row in layout.rows
-        if row.kind in _ATTENTION
-        for part in parts(row, stored, tp)
+        for row in deployment.layout.rows
+        if row.kind in _PAGED
+        for part in parts(row, stored, tp, sparse=sparse)
     )
 
 
@@ -134,8 +144,9 @@ def _longest(blocks: int, block: int, engine: Backend) -> int:
 
 def token_bytes(model: Model, layout: Layout, dtype: str, ask: Ask) -> int:
     """Bytes that one token adds on one rank, all layers, before blocks are padded."""
-    stored, tp = policy(dtype), ask.tp or 1
-    return sum(len(row.layers) * sum(parts(row, stored, tp)) for row in layout.rows if row.kind in _ATTENTION)
+    stored, tp, sparse = policy(dtype), ask.tp or 1, is_sparse(model)
+    paged = [row for row in layout.rows if row.kind in _PAGED]
+    return sum(len(row.layers) * sum(parts(row, stored, tp, sparse=sparse)) for row in paged)
 
 
 def sequence_bytes(model: Model, layout: Layout, dtype: str, ask: Ask, tokens: int) -> int:
@@ -152,7 +163,7 @@ def _expects(deployment: Deployment, engine: Backend, size: int, capacity: Capac
         because = "bytes of a token in all layers x --cache-block-seq-len"
         rows.append(_row("kv_block_bytes", size, "bytes", because, 0.0005 * MIB))
     if engine == "pytorch":
-        block = block_tokens(deployment.layout, ask, engine)
+        block = block_tokens(deployment.model, deployment.layout, ask, engine)
         rows.append(_row("block_size", block, "tokens", "--cache-block-seq-len, 32 for heads of 512 values", 0))
     if capacity is None:
         return tuple(rows)
@@ -184,7 +195,7 @@ def _doubts(deployment: Deployment, engine: Backend, capacity: Capacity | None) 
         found.append(Doubt("sliding_window", text))
         if engine == "pytorch" and ask.prefix_caching:
             found.append(Doubt("prefix_caching", "the PyTorch engine turns it off for sliding windows, with a warning"))
-    if any(layout.only("latent")):
+    if any(layout.only("latent")) and not is_sparse(model):
         found.append(Doubt("block_size", "64 tokens where the flash_mla package is installed; planned with 32"))
     if engine == "pytorch" and capacity is not None and capacity.num_blocks < 16:
         text = "fewer than 16 blocks: LMDeploy lowers max_prefill_token_num, which frees memory for a few more"

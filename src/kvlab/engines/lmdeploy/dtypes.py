@@ -66,11 +66,22 @@ def policy(name: str) -> Policy:
     return _POLICIES[name]
 
 
-def parts(row: Row, stored: Policy, tp: int) -> tuple[int, ...]:
+_SPARSE_FP8 = 656
+"""512 fp8 values, 4 fp32 scales, 64 bf16 rotary values."""
+_INDEX_SCALE = 4
+"""An indexer key is kept in fp8 beside one fp32 scale, whatever the policy."""
+
+
+def parts(row: Row, stored: Policy, tp: int, *, sparse: bool) -> tuple[int, ...]:
     """Bytes of one token in one layer of `row` on one rank: keys, values, and the scales of each.
 
-    Source of the shapes: lmdeploy/pytorch/engine/cache_engine/schema.py of 0.18.0. Scales are two bytes each.
+    `sparse`: latents are read through an indexer, which has an fp8 layout of its own. Source of the shapes:
+    lmdeploy/pytorch/engine/cache_engine/schema.py of 0.18.0. Scales are two bytes each.
     """
+    if row.kind == "indexer":
+        return (row.k_dim + _INDEX_SCALE,)
+    if sparse and stored.name == "fp8":
+        return (_SPARSE_FP8,)
     heads = row.heads_on(tp)
     sizes = (
         heads * row.k_dim * stored.key_bits // 8,

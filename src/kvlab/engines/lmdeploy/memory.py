@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from kvlab.core.engine import Deployment
 from kvlab.core.taken import Taken
-from kvlab.core.units import GIB
+from kvlab.core.units import GIB, MIB, round_up
 from kvlab.engines.lmdeploy.arguments import backend
+from kvlab.engines.lmdeploy.models import is_sparse
 
 PREFILL = 8192
 """max_prefill_token_num."""
@@ -13,6 +14,9 @@ PREFILL = 8192
 _BATCH = (("h100", 1024), ("h800", 1024), ("h200", 1024), ("l20y", 1024), ("a100", 384), ("a800", 384))
 _SLOTS_BESIDE = 2
 """Slots of the recurrent state beside one for each request: the system's own, and one to prefill into."""
+_SPARSE_SCORES = 512 * MIB
+"""LMDEPLOY_DSA_INDEXER_MAX_LOGITS_MB."""
+_ALIGNED = 256
 
 
 def batch(deployment: Deployment) -> int:
@@ -44,19 +48,28 @@ def _runtime(deployment: Deployment) -> tuple[Taken, ...]:
     if vocab is None:
         return ()
     prefill = deployment.ask.max_num_batched_tokens or PREFILL
-    size = (prefill + 2 * batch(deployment)) * vocab * 2
+    scores = _SPARSE_SCORES if is_sparse(deployment.model) else 0
+    size = (prefill + 2 * batch(deployment)) * vocab * 2 + scores
     because = f"logits of {prefill:,} prefill tokens and twice {batch(deployment):,} requests, {vocab:,} words"
+    because += ", and 512 MiB for the indexer's scores" if scores else ""
     return (Taken(name="runtime_buffers", low=size, bytes=size, high=size, kind="computed", because=because),)
+
+
+def slot_bytes(deployment: Deployment) -> int:
+    """Recurrent state of one slot: 16 bits a value, and one tap more than a convolution looks back."""
+    tp, size = deployment.ask.tp or 1, 0
+    for row in deployment.layout.only("state"):
+        for tensor in row.state:
+            values = tensor.values if tensor.taps is None else tensor.values // tensor.taps * (tensor.taps + 1)
+            size += round_up(len(row.layers) * values * 2 // tp, _ALIGNED)
+    return size
 
 
 def _state(deployment: Deployment) -> tuple[Taken, ...]:
     """Recurrent state: a slot for every request of a full batch, whatever the context."""
-    rows, tp = list(deployment.layout.only("state")), deployment.ask.tp or 1
-    if not rows:
-        return ()
     slots = batch(deployment) + _SLOTS_BESIDE
-    values = sum(len(row.layers) * tensor.values for row in rows for tensor in row.state) * slots // tp
-    because = f"recurrent state of {slots:,} slots (max_batch_size + 2), 2 to 4 bytes a value; --max-num-seqs lowers it"
-    return (
-        Taken(name="state_cache", low=2 * values, bytes=2 * values, high=4 * values, kind="estimated", because=because),
-    )
+    size = slot_bytes(deployment) * slots
+    if not size:
+        return ()
+    because = f"recurrent state of {slots:,} slots (max_batch_size + 2) in 16 bits a value; --max-num-seqs lowers it"
+    return (Taken(name="state_cache", low=size, bytes=size, high=size, kind="computed", because=because),)

@@ -12,6 +12,7 @@ Release = tuple[int, int, int]
 SHARE_OF_FREE = (0, 2, 2)  # cache_max_entry_count was a share of all the memory in 0.2.0 and 0.2.1
 METRICS_ON = (0, 11, 0)  # 0.10 wants --enable-metrics
 OBJECT_CACHE = (0, 16, 0)  # TurboMind has one region for all cached objects, and no longer prints blocks
+MODELS_READ = (0, 18, 99)  # the release whose lists of models were read
 EIGHT_BIT_FLOATS = (0, 18, 0)  # fp8 and turbo_quant were read in 0.18
 
 
