@@ -79,9 +79,9 @@ def test_other_gpus_releases_and_pools_are_left_alone(tmp_path: Path) -> None:
         {"overhead_gib": 2.0, "weights_gib": 15.3},
         {"gpu": None, "gpu_gib": 79.11},
     ]
-    before = [planned(**ask).ledger for ask in asks]
+    before = [planned(QWEN, **ask).ledger for ask in asks]
     api.check(log(tmp_path, 50.0), plan=planned(), learn=True)
-    assert [planned(**ask).ledger for ask in asks] == before
+    assert [planned(QWEN, **ask).ledger for ask in asks] == before
     assert planned(gpu=None, pool_gib=4).ledger == planned(gpu=None, pool_gib=4, calibration=False).ledger
     assert planned().ledger != planned(calibration=False).ledger
 
@@ -145,7 +145,7 @@ def test_a_log_without_weights_takes_the_planned_ones(tmp_path: Path) -> None:
 def test_what_teaches_nothing_is_one_line(
     tmp_path: Path, kept: Path, options: dict[str, object], pool: float, words: str | None
 ) -> None:
-    plan = planned(**options)
+    plan = planned(QWEN, **options)
     if words is None:
         assert api.check(log(tmp_path, pool), plan=plan, learn=True).learned
         return

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,18 +25,15 @@ def rows(name: str) -> list[dict[str, Any]]:
 
 
 def benchmark(name: str) -> ModuleType:
-    found = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
+        return importlib.import_module(name)
 
 
 def test_what_engines_printed_is_predicted_within_half_a_per_cent(capsys: pytest.CaptureFixture[str]) -> None:
     assert benchmark("receipts").main([]) == 0
     said = capsys.readouterr().out
-    assert "35 of 36 claimed receipts agree" in said
+    assert "41 of 42 claimed receipts agree" in said
     assert "not explained" not in said
     assert said.count("not counted") == 0  # the extract holds only what counts
 

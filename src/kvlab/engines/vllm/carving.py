@@ -9,7 +9,7 @@ from kvlab.core.errors import BadInput
 from kvlab.core.layout import Layout, Row
 from kvlab.core.model import Model
 from kvlab.core.plan import Ask
-from kvlab.core.units import ceil_div
+from kvlab.core.units import ceil_div, round_up
 from kvlab.engines.vllm.arguments import check_arguments
 from kvlab.engines.vllm.defaults import batched_tokens
 from kvlab.engines.vllm.drafts import NONE, drafting
@@ -17,7 +17,7 @@ from kvlab.engines.vllm.dtypes import TURBOQUANT, check_latent, check_supported,
 from kvlab.engines.vllm.groups import Group, group, stages
 from kvlab.engines.vllm.packed import Kernels, packed_groups, row_specs, stride_on, tail_bytes
 from kvlab.engines.vllm.parallel import check_parallel
-from kvlab.engines.vllm.platform import block_size, capability, in_flight_tokens, on_cpu, switched_on
+from kvlab.engines.vllm.platform import block_size, capability, device_block, in_flight_tokens, on_cpu, switched_on
 from kvlab.engines.vllm.specs import Room, Spec, attention_spec, state_spec, without_windows
 from kvlab.engines.vllm.states import aligned_block, cache_mode, request_blocks, state_bytes
 from kvlab.engines.vllm.versions import Release, release
@@ -139,9 +139,10 @@ def _specs(deployment: Deployment, dtype: str, context: int) -> list[Spec]:
     if states:
         widest = max(row_bytes(row, dtype, tp, latent) for row in layout.rows)
         tokens = aligned_block(layout, tokens, widest, max(size for _, size in states))
+        tokens = round_up(tokens, device_block(deployment.gpu))
     indexed = frozenset() if latent else frozenset(layer for row in layout.only("indexer") for layer in row.layers)
     # Without prefix caching a state block stands for the whole context.
-    span = context if cache_mode(ask) == "none" else tokens
+    span = context if cache_mode(ask, model) == "none" else tokens
     fixed = request_blocks(model, ask, deployment.gpu, drafted.tokens)
     specs = [state_spec(row, widest * tokens, span, fixed) for row, _ in states]
     for row in (*layout.rows, *drafted.rows):
@@ -161,11 +162,11 @@ def _by_format(
     """Layers of `row` by what they store: `skipped` stay in the model's dtype, `indexed` (block-sparse layers with an
     indexer of their own) keep no scales per token and head."""
     scaleless = "fp8" if dtype.endswith("per_token_head") else dtype
-    found: dict[str, tuple[int, ...]] = {}
+    found: dict[str, list[int]] = {}
     for layer in row.layers:
         word = plain if layer in skipped else scaleless if layer in indexed and row.kind == "full" else dtype
-        found[word] = (*found.get(word, ()), layer)
-    return found
+        found.setdefault(word, []).append(layer)
+    return {word: tuple(layers) for word, layers in found.items()}
 
 
 def hybrid_off(ask: Ask, layout: Layout) -> bool:

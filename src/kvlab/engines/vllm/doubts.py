@@ -11,6 +11,7 @@ from kvlab.engines.vllm.defaults import sequences
 from kvlab.engines.vllm.drafts import drafting
 from kvlab.engines.vllm.dtypes import compressed, is_sparse, unknown_format
 from kvlab.engines.vllm.platform import capability, on_cpu
+from kvlab.engines.vllm.states import cache_mode
 from kvlab.engines.vllm.versions import release, unknown_yet
 
 _COMPRESSED = (0, 30, 0)  # rules of older releases for DeepSeek V4's caches are not known
@@ -96,6 +97,11 @@ def _state_doubts(deployment: Deployment, plan: Carving) -> list[Doubt]:
     if on_cpu(deployment.gpu):
         text = "on CPUs with AVX-512 vLLM may keep the recurrent state in float32, which is larger"
         found.append(Doubt("mamba-ssm-cache-dtype", text))
+    if cache_mode(deployment.ask, deployment.model) == "all":
+        text = (
+            "with a state in every block vLLM makes blocks multiples of the Mamba kernel's chunk, which is not planned"
+        )
+        found.append(Doubt("mamba-cache-mode", text))
     pool, wanted = deployment.pool_bytes, sequences(deployment.ask, deployment.gpu)
     blocks = plan.num_blocks(pool) if pool is not None and plan.groups else wanted
     if blocks < wanted:

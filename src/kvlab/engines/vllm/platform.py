@@ -71,6 +71,11 @@ def block_size(ask: Ask, layout: Layout, dtype: str, gpu: Gpu | None) -> int:
     return _grouped_block(layout, cc, dtype)
 
 
+def device_block(gpu: Gpu | None) -> int:
+    """Tokens of which the blocks beside gated DeltaNet's states are a multiple: 64 on Intel GPUs (platforms/xpu.py)."""
+    return 64 if gpu is not None and gpu.vendor == "intel" else 1
+
+
 def _latent_block(cc: tuple[int, int], dtype: str) -> int:
     if cc[0] == 10:
         return 32  # FLASHINFER_MLA, TOKENSPEED_MLA

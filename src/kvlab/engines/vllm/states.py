@@ -21,6 +21,8 @@ _FLOAT32_STATE = ("nemotron_h", "kimi_linear", "glm5_next_text")
 # Recurrent layers that keep one more state per request as a prefill checkpoint, and the release that began it.
 _MAMBA2 = ("nemotron_h", "mamba2", "bamba", "granitemoehybrid", "falcon_h1", "zamba2")
 _MAMBA2_SINCE = (0, 32, 0)
+_EVERY_BLOCK = (*_MAMBA2, "mamba", "falcon_mamba", "jamba")  # can keep a state in every block
+_ALIGNED_SINCE = (0, 28, 0)
 _FLASH_KDA = (
     "KimiK3ForConditionalGeneration",
     "KimiK3ForCausalLM",
@@ -70,10 +72,11 @@ def _asked(ask: Ask, flag: str) -> str | None:
     return None if value == "auto" else value
 
 
-def cache_mode(ask: Ask) -> str:
+def cache_mode(ask: Ask, model: Model) -> str:
     """How states are kept: the running one ("none"), also those at block ends ("align"), or every block's ("all").
 
-    Prefix caching of hybrids is the default since 0.28 and decides between align and none from 0.32 on.
+    Prefix caching of hybrids is the default since 0.28 and decides between align and none from 0.32 on. Before 0.28 it
+    meant "all" for Mamba layers, unless another mode was asked for (vllm/model_executor/models/config.py).
     """
     version = release(ask)
     cached = ask.prefix_caching
@@ -86,9 +89,10 @@ def cache_mode(ask: Ask) -> str:
         cached = version >= (0, 28, 0)
     if not cached or version < (0, 15, 0):
         return "none"
-    if ask.mamba_cache_mode == "all" and version < (0, 32, 0):
-        return "all"
-    return "align"
+    asked = ask.mamba_cache_mode if ask.mamba_cache_mode != "none" else None
+    default = "all" if version < _ALIGNED_SINCE else "align"
+    every = model.model_type in _EVERY_BLOCK and version < (0, 32, 0)
+    return "all" if every and (asked or default) == "all" else "align"
 
 
 def request_blocks(model: Model, ask: Ask, gpu: Gpu | None, drafted: int) -> int | None:
@@ -96,7 +100,7 @@ def request_blocks(model: Model, ask: Ask, gpu: Gpu | None, drafted: int) -> int
 
     Each drafted token keeps a state of its own until it is accepted.
     """
-    mode = cache_mode(ask)
+    mode = cache_mode(ask, model)
     if mode == "all":
         return None
     if mode == "none":
