@@ -13,7 +13,7 @@ from kvlab import traces
 from kvlab.core.errors import BadInput
 from kvlab.core.trace import Trace
 from kvlab.core.traffic import Lengths
-from kvlab.workload.lengths import lengths, limit, paging
+from kvlab.workload.lengths import Column, _pages, lengths, limit, paging
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "traces"
 
@@ -31,10 +31,10 @@ def rounded(found: Lengths) -> tuple[int, ...]:
 
 def test_percentiles_of_azures_conversations(azure: Trace) -> None:
     assert azure.outputs is not None
-    assert rounded(lengths(azure.inputs)) == (1155, 1020, 2734, 4083, 4142, 6179, 14050)
-    found = lengths(azure.outputs)
+    assert rounded(lengths(Column(azure.inputs))) == (1155, 1020, 2734, 4083, 4142, 6179, 14050)
+    found = lengths(Column(azure.outputs))
     assert (round(found.mean), found.p50, found.p99, found.max) == (211, 129, 601, 1000)
-    total = lengths(azure.inputs + azure.outputs)
+    total = lengths(Column(azure.inputs + azure.outputs))
     assert (total.p50, total.p99, round(total.p999), total.max) == (1412, 4259, 6301, 14089)
 
 
@@ -46,21 +46,26 @@ def test_percentiles_of_azures_conversations(azure: Trace) -> None:
     ],
 )
 def test_percentiles_of_mooncake(name: str, expected: tuple[int, ...]) -> None:
-    assert rounded(lengths(traces.read(GOLDEN / f"mooncake_{name}_trace.jsonl.gz").inputs)) == expected
+    assert rounded(lengths(Column(traces.read(GOLDEN / f"mooncake_{name}_trace.jsonl.gz").inputs))) == expected
 
 
 def test_the_limit_at_p99_cuts_155_of_azures_conversations(azure: Trace) -> None:
     assert azure.outputs is not None
-    found = limit(azure.inputs + azure.outputs, 99)
+    found = limit(Column(azure.inputs + azure.outputs), 99)
     assert (found.recommended, found.truncated) == (4352, 155)
     assert found.truncated_share == pytest.approx(155 / 19_366)
     with pytest.raises(BadInput, match="at most 100"):
-        limit(azure.inputs, 101)
+        limit(Column(azure.inputs), 101)
 
 
 def test_waste_of_azures_conversations(azure: Trace) -> None:
     assert azure.outputs is not None
-    found = {line.scheme: line.waste for line in paging(azure.inputs, azure.outputs, 16_384)}
+    found = {
+        line.scheme: line.waste
+        for line in paging(
+            *(Column(tokens) for tokens in (azure.inputs, azure.outputs, azure.inputs + azure.outputs)), 16_384
+        )
+    }
     assert {name: round(waste, 4) for name, waste in found.items()} == {
         "max (16,384 tokens)": 0.9251,
         "pow2": 0.1845,
@@ -86,8 +91,12 @@ def test_arrivals_of_both_clocks(azure: Trace) -> None:
     st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=20), st.sampled_from([1, 3, 16])
 )
 def test_pages_cost_what_counting_them_step_by_step_does(rows: list[tuple[int, int]], size: int) -> None:
-    from kvlab.workload.lengths import _paged
-
     inputs, ends = (np.array(column, dtype=np.int64) for column in zip(*((i, i + o) for i, o in rows), strict=True))
     stepped = sum(-(-(i + k) // size) * size for i, o in rows for k in range(1, o + 1))
-    assert int((_paged(ends, size) - _paged(inputs, size)).sum()) == stepped
+    assert Column(ends).total(_pages(size)) - Column(inputs).total(_pages(size)) == stepped
+
+
+@given(st.lists(st.integers(0, 1 << 26), min_size=1, max_size=50), st.floats(0, 100))
+def test_percentiles_are_numpys(tokens: list[int], percent: float) -> None:
+    column = np.array(tokens, dtype=np.int64)
+    assert Column(column).percentile(percent) == pytest.approx(float(np.percentile(column, percent)), abs=1e-6)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _SHOWN = 5
+_LOOK = 1000
 
 
 def header(head: str) -> set[str]:
@@ -57,16 +58,19 @@ def _why(time: str | None) -> str:
 
 
 def _seconds(column: pl.Series) -> pl.Series:
-    """Seconds of a column that holds numbers, or dates and times with or without an offset from UTC."""
+    """Seconds of a column that holds numbers, or dates and times with or without an offset from UTC.
+
+    The first rows tell which: trying every form on every row would cost more than all the rest.
+    """
     import polars as pl
 
-    text = column.str.strip_chars()
-    numbers = text.cast(pl.Float64, strict=False)
-    if numbers.null_count() < len(text) / 2:
-        return numbers
-    plain = text.str.replace(r"(Z|[+-]\d\d:?\d\d)$", "")
+    look = column[:_LOOK].str.strip_chars()
+    if look.cast(pl.Float64, strict=False).null_count() < len(look) / 2:
+        return column.str.strip_chars().cast(pl.Float64, strict=False)
+    offset = r"(Z|[+-]\d\d:?\d\d)$"
+    text = column.str.replace(offset, "") if look.str.contains(offset).any() else column
     for pattern in ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f"):
-        moments = plain.str.to_datetime(pattern, time_unit="ns", strict=False)
-        if moments.null_count() < len(text) / 2:
-            return moments.dt.epoch("ns").cast(pl.Float64) / 1e9
-    return numbers
+        tried = look.str.replace(offset, "").str.to_datetime(pattern, time_unit="ns", strict=False)
+        if tried.null_count() < len(look) / 2:
+            return text.str.to_datetime(pattern, time_unit="ns", strict=False).dt.epoch("ns").cast(pl.Float64) / 1e9
+    return pl.Series([None] * len(column), dtype=pl.Float64)

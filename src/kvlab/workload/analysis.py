@@ -10,7 +10,7 @@ from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
 from kvlab.core.trace import Trace
 from kvlab.core.traffic import Traffic
-from kvlab.workload.lengths import lengths, limit, paging
+from kvlab.workload.lengths import Column, lengths, limit, paging
 from kvlab.workload.moves import moves
 from kvlab.workload.reuse import Window, reuse
 
@@ -38,28 +38,29 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions) -> Traffic:
         raise BadInput(
             f"{files[0]} holds lengths and no block ids, so reuse is unknown; leave out --capacity and --last-half"
         )
-    outputs = trace.outputs
-    total = trace.inputs if outputs is None else trace.inputs + outputs
+    prompts = Column(trace.inputs)
+    answers = None if trace.outputs is None else Column(trace.outputs)
+    total = prompts if trace.outputs is None else Column(trace.inputs + trace.outputs)
     found = None
     if trace.blocks is not None:
         window = Window(len(trace.inputs) // 2 if asked.last_half else 0, trace.inputs)
         found = reuse(trace.blocks, window, asked.capacities, asked.bytes_per_token)
     span = None if trace.arrivals is None else float(trace.arrivals.max() - trace.arrivals.min())
-    prompts, recommended = lengths(trace.inputs), limit(total, asked.percentile)
-    longest = asked.context or 1 << (int(total.max()) - 1).bit_length()
+    recommended = limit(total, asked.percentile)
+    longest = asked.context or 1 << (max(1, int(total.values[-1])) - 1).bit_length()
     return Traffic(
         files=tuple(files),
         format=trace.format,
         requests=len(trace.inputs),
         span_seconds=span,
         requests_per_second=len(trace.inputs) / span if span else None,
-        input_tokens=prompts,
-        output_tokens=None if outputs is None else lengths(outputs),
-        total_tokens=None if outputs is None else lengths(total),
+        input_tokens=lengths(prompts),
+        output_tokens=None if answers is None else lengths(answers),
+        total_tokens=None if answers is None else lengths(total),
         context=recommended,
         reuse=found,
-        paging=() if outputs is None else paging(trace.inputs, outputs, longest),
-        moves=moves(prompts, recommended, found),
+        paging=() if answers is None else paging(prompts, answers, total, longest),
+        moves=moves(lengths(prompts), recommended, found),
         left_out=trace.left_out,
         doubts=tuple(_doubts(trace)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,53 +17,90 @@ if TYPE_CHECKING:
 _POINTS = (50.0, 90.0, 95.0, 99.0, 99.9)
 STEP = 256
 """Limits are given in whole steps of so many tokens."""
+_TABLE = 1 << 24
+"""Counts below this are looked up in a table of all of them."""
 PAGES = (16, 32, 64, 128, 256, 512)
 
 
-def lengths(tokens: Ints) -> Lengths:
+class Column:
+    """A column of token counts with how often each count occurs: percentiles and sums then cost next to nothing."""
+
+    def __init__(self, tokens: Ints) -> None:
+        self.tokens = tokens
+        self.values, self.times = _occurring(tokens)
+
+    def percentile(self, percent: float) -> float:
+        """Interpolated linearly between ranks, as numpy does it."""
+        ends = np.cumsum(self.times)
+        rank = (int(ends[-1]) - 1) * percent / 100
+        below = int(rank)
+        low, high = (int(self.values[np.searchsorted(ends, at, side="right")]) for at in (below, np.ceil(rank)))
+        return low + (high - low) * (rank - below)
+
+    def total(self, of: Callable[[Ints], Ints]) -> int:
+        """The sum over requests of a function of their tokens."""
+        return int((of(self.values) * self.times).sum())
+
+
+def _occurring(tokens: Ints) -> tuple[Ints, Ints]:
+    """Which counts occur, ascending, and how often."""
+    if int(tokens.max()) < _TABLE:
+        times = np.bincount(tokens)
+        values = np.flatnonzero(times)
+        return values, times[values]
+    return np.unique(tokens, return_counts=True)
+
+
+def lengths(column: Column) -> Lengths:
     """Mean, percentiles and maximum of a column of token counts."""
-    p50, p90, p95, p99, p999 = (float(value) for value in np.percentile(tokens, _POINTS))
-    return Lengths(mean=float(tokens.mean()), p50=p50, p90=p90, p95=p95, p99=p99, p999=p999, max=int(tokens.max()))
+    p50, p90, p95, p99, p999 = (column.percentile(percent) for percent in _POINTS)
+    mean = column.total(lambda tokens: tokens) / len(column.tokens)
+    return Lengths(mean=mean, p50=p50, p90=p90, p95=p95, p99=p99, p999=p999, max=int(column.values[-1]))
 
 
-def limit(total: Ints, percentile: float) -> ContextLimit:
+def limit(total: Column, percentile: float) -> ContextLimit:
     """The smallest limit of whole steps that holds that percentile of the requests; BadInput outside (0, 100]."""
     if not 0 < percentile <= 100:
         raise BadInput(f"--percentile {percentile:g} must be above 0 and at most 100")
-    point = float(np.percentile(total, percentile))
+    point = total.percentile(percentile)
     recommended = round_up(max(1, int(np.ceil(point))), STEP)
-    over = int((total > recommended).sum())
+    over, requests = int(total.times[total.values > recommended].sum()), len(total.tokens)
     return ContextLimit(
         recommended=recommended,
         percentile=percentile,
         truncated=over,
-        truncated_share=over / len(total),
+        truncated_share=over / requests,
         because=(
-            f"p{percentile:g} of the total length is {point:,.0f} tokens; {over:,} of {len(total):,} requests are"
-            f" longer than {recommended:,}, the longest has {int(total.max()):,}"
+            f"p{percentile:g} of the total length is {point:,.0f} tokens; {over:,} of {requests:,} requests are"
+            f" longer than {recommended:,}, the longest has {int(total.values[-1]):,}"
         ),
     )
 
 
-def paging(inputs: Ints, outputs: Ints, longest: int) -> tuple[PagingLine, ...]:
+def paging(prompts: Column, answers: Column, ends: Column, longest: int) -> tuple[PagingLine, ...]:
     """Waste of reserving up front (the maximum, powers of two, an oracle) and of pages, averaged over decode steps.
 
-    A request holds its place for `outputs` steps; at step k it uses input + k tokens. "max" reserves `longest`, "pow2"
-    the input and the next power of two of the output, "oracle" what it will have used in the end (the three schemes of
-    Kwon et al., SOSP 2023, section 3.1); pages reserve whole pages.
+    A request holds its place for as many steps as it has answer tokens; at step k it uses prompt + k tokens. "max"
+    reserves `longest`, "pow2" the prompt and the next power of two of the answer, "oracle" what it will have used in
+    the end (the three schemes of Kwon et al., SOSP 2023, section 3.1); pages reserve whole pages.
     """
-    ends = inputs + outputs
-    used = int((_triangle(ends) - _triangle(inputs)).sum())
+    used = ends.total(_triangle) - prompts.total(_triangle)
     if not used:
         return ()
-    powers = 1 << np.ceil(np.log2(np.maximum(outputs, 1))).astype(np.int64)
+    answer_tokens = answers.total(lambda tokens: tokens)
+    prompt_steps = int((answers.tokens * prompts.tokens).sum())
+    squares = answers.total(lambda tokens: tokens * tokens)
     reserved = {
-        f"max ({longest:,} tokens)": outputs * longest,
-        "pow2": outputs * (inputs + powers),
-        "oracle": outputs * ends,
-        **{f"pages of {size}": _paged(ends, size) - _paged(inputs, size) for size in PAGES},
+        f"max ({longest:,} tokens)": answer_tokens * longest,
+        "pow2": prompt_steps + answers.total(lambda tokens: tokens * _next_power(tokens)),
+        "oracle": prompt_steps + squares,
+        **{f"pages of {size}": ends.total(_pages(size)) - prompts.total(_pages(size)) for size in PAGES},
     }
-    return tuple(PagingLine(scheme=name, waste=1 - used / int(total.sum())) for name, total in reserved.items())
+    return tuple(PagingLine(scheme=name, waste=1 - used / total) for name, total in reserved.items())
+
+
+def _next_power(tokens: Ints) -> Ints:
+    return np.left_shift(1, np.ceil(np.log2(np.maximum(tokens, 1))).astype(np.int64))
 
 
 def _triangle(tokens: Ints) -> Ints:
@@ -70,8 +108,12 @@ def _triangle(tokens: Ints) -> Ints:
     return tokens * (tokens + 1) // 2
 
 
-def _paged(tokens: Ints, size: int) -> Ints:
+def _pages(size: int) -> Callable[[Ints], Ints]:
     """The sum over k from 1 to n of k rounded up to whole pages."""
-    pages = tokens // size
-    whole: Ints = size * size * pages * (pages + 1) // 2 + (tokens - pages * size) * (pages + 1) * size
-    return whole
+
+    def reserved(tokens: Ints) -> Ints:
+        pages = tokens // size
+        whole: Ints = size * size * pages * (pages + 1) // 2 + (tokens - pages * size) * (pages + 1) * size
+        return whole
+
+    return reserved
