@@ -225,6 +225,20 @@ def test_pipeline_stages_hold_their_layers(carve: Carve, gpu: Gpus) -> None:
     assert carved.capacity.tokens == GIB // (24 * 4 * 2 * 128 * 2)
 
 
+def test_draft_layers_take_a_part_of_the_pool(carve: Carve, gpu: Gpus) -> None:
+    """DeepSeek V3 has one draft layer to 61: it keeps as many tokens, so the pool holds 61 / 62 of them."""
+    config, drafting = "deepseek-ai__DeepSeek-V3.json", (("speculative-algorithm", "EAGLE"),)
+    alone = carve(config, Ask(engine="sglang", tp=8), 10 * GIB, gpu()).capacity
+    carved = carve(config, Ask(engine="sglang", tp=8, engine_args=drafting), 10 * GIB, gpu())
+    assert alone is not None
+    assert carved.capacity is not None
+    assert carved.capacity.tokens == pytest.approx(alone.tokens * 61 / 62, abs=1)
+    assert expected(carved, "draft_kv_bytes") == pytest.approx(10 * GIB / 62, rel=1e-4)
+    assert expected(carved, "max_running_requests") == 48
+    old = carve(config, Ask(engine="sglang", engine_version="0.5.6", tp=8, engine_args=drafting), 10 * GIB, gpu())
+    assert any(doubt.key == "speculative-algorithm" for doubt in old.doubts)
+
+
 def test_slots_of_a_request_by_release(carve: Carve, gpu: Gpus) -> None:
     """DGX Spark log: 360 slots serve 72 requests, five each; without prefix cache one each (48 and 48)."""
     ask = Ask(engine="sglang", tp=1, max_num_seqs=72, engine_args=(("max-mamba-cache-size", "360"),))

@@ -49,7 +49,7 @@ def _carve(deployment: Deployment) -> Carved:
     return Carved(
         kv=KvCost(
             dtype=pools.dtype,
-            bytes_per_token=pools.full + pools.window,
+            bytes_per_token=pools.full + pools.window + pools.draft,
             bytes_per_sequence=request_bytes(pools, context, per_request),
             context=context,
         ),

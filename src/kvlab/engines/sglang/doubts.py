@@ -7,6 +7,7 @@ from kvlab.core.model import Doubt
 from kvlab.core.units import MIB
 from kvlab.engines.sglang.arguments import FRACTION, attention_groups
 from kvlab.engines.sglang.defaults import NVIDIA_SMI_MIB
+from kvlab.engines.sglang.drafts import FLAG, draft_rows
 from kvlab.engines.sglang.pools import WINDOWS_SINCE, Pools, Sizes, has_window_pool, running_limit
 from kvlab.engines.sglang.states import KNOWN_SINCE, no_radix, slots_per_request
 from kvlab.engines.sglang.versions import Release, release
@@ -135,9 +136,9 @@ def _argument_doubts(deployment: Deployment) -> list[Doubt]:
         for flag, what in _UNPLANNED
         if ask.arg(flag) is not None
     ]
-    if ask.arg("speculative-algorithm") is not None:
+    if ask.arg(FLAG) is not None and not draft_rows(deployment.layout, ask):
         text = "draft layers keep a cache of their own, which is not in this plan: the pool holds fewer tokens"
-        found.append(Doubt("speculative-algorithm", text))
+        found.append(Doubt(FLAG, text))
     groups = attention_groups(ask)
     if groups > 1:
         text = (

@@ -50,6 +50,9 @@ def expects(deployment: Deployment, pools: Pools, sizes: Sizes, context: int) ->
         rows += _states(deployment, sizes, kind)
     if ask.pp == 1 and pools.dtype in _PLAIN:
         rows += _pool_bytes(deployment, pools, sizes, kind)
+        if pools.draft:
+            because = "draft layers keep as many tokens in a pool of their own"
+            rows.append(_bytes("draft_kv_bytes", (sizes.tokens + pools.page) * pools.draft, kind, because))
     per_request = slots_per_request(deployment.model, ask) if pools.slot else 0
     running = running_limit(pools, sizes, ask, context, per_request)
     rows.append(_count("max_running_requests", running, "requests", kind, "the scheduler's limit, and what fits"))

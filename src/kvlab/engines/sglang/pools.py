@@ -14,6 +14,7 @@ from kvlab.core.plan import Ask
 from kvlab.core.units import round_up
 from kvlab.engines.sglang.arguments import attention_groups, on, ratio, whole
 from kvlab.engines.sglang.defaults import page_size
+from kvlab.engines.sglang.drafts import FLAG, RUNNING, draft_rows
 from kvlab.engines.sglang.dtypes import is_sparse, layer_bytes, major, packed, resolve
 from kvlab.engines.sglang.parallel import attention_ranks, on_stage, stages_of
 from kvlab.engines.sglang.states import charged_slots, slot_bytes, slots
@@ -55,7 +56,9 @@ class Pools(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of one recurrent-state slot; 0 without recurrent layers."""
     longest_window: int | None
     cells: tuple[tuple[int, int], ...]
-    """(full, window) bytes per token of each pipeline stage."""
+    """(full, window) bytes per token of each pipeline stage, draft layers among the full ones."""
+    draft: int
+    """Bytes that one token adds in draft layers, which have a pool of their own of as many tokens."""
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +80,8 @@ def pooled(deployment: Deployment) -> Pools:
     scaled = packed(model, layout, dtype, version, gpu)
     split = has_window_pool(deployment)
     cells = tuple(_cell(layout, dtype, ask, stage, split, scaled) for stage in stages_of(model, layout, ask))
+    ranks = attention_ranks(ask)
+    draft = sum(len(row.layers) * layer_bytes(row, dtype, ranks, scaled) for row in draft_rows(layout, ask))
     windows = [row.window for row in layout.only("window", "chunked") if row.window]
     return Pools(
         dtype=dtype,
@@ -86,7 +91,8 @@ def pooled(deployment: Deployment) -> Pools:
         ratio=ratio(ask, "swa-full-tokens-ratio", 1.0) or _RATIO,
         slot=max(sum(slot_bytes(layout, ask, stage)) for stage in stages_of(model, layout, ask)),
         longest_window=max(windows, default=None),
-        cells=cells,
+        cells=tuple((full + draft, window) for full, window in cells),
+        draft=draft,
     )
 
 
@@ -170,7 +176,7 @@ def request_tokens(pools: Pools, tokens: int) -> tuple[int, int]:
 def request_bytes(pools: Pools, tokens: int, per_request: int) -> int:
     """Bytes of one request of `tokens` on one rank, with `per_request` slots of recurrent state."""
     full, window = request_tokens(pools, tokens)
-    return full * pools.full + window * pools.window + per_request * pools.slot
+    return full * (pools.full + pools.draft) + window * pools.window + per_request * pools.slot
 
 
 def running_limit(pools: Pools, sizes: Sizes, ask: Ask, context: int, per_request: int) -> int:
@@ -178,7 +184,7 @@ def running_limit(pools: Pools, sizes: Sizes, ask: Ask, context: int, per_reques
     version, half = release(ask), max(0, sizes.tokens // 2)
     profiled = sizes.profiled if version < _PROFILED_UNTIL else sizes.tokens
     estimated = max(min(int(profiled / context * 512), 4096), 2048) + (version < _SPARE_UNTIL)
-    asked = ask.max_num_seqs
+    asked = ask.max_num_seqs or (RUNNING if ask.arg(FLAG) is not None and version >= _PROFILED_UNTIL else None)
     if asked is None:
         limit = min(estimated, half)
     else:

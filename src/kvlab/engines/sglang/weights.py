@@ -9,6 +9,7 @@ from kvlab.core.model import Model, Tensor
 from kvlab.core.sharding import Split, share
 from kvlab.core.taken import Taken
 from kvlab.core.units import GIB, MIB
+from kvlab.engines.sglang.drafts import draft_rows
 from kvlab.engines.sglang.parallel import attention_ranks, stages_of
 from kvlab.engines.sglang.versions import Release, release
 
@@ -55,7 +56,7 @@ def _split(deployment: Deployment, tp: int) -> Split:
         kv_heads={
             layer: row.heads for row in layout.rows if row.kind in ("full", "window", "chunked") for layer in row.layers
         },
-        drafts=False,
+        drafts=bool(draft_rows(layout, ask)),
     )
 
 
