@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from kvlab.core.config import MOST_TOKENS
 from kvlab.core.engine import Gpu, Planner
 from kvlab.core.errors import BadInput, nearest, shortened
 from kvlab.core.plan import Ask
@@ -26,7 +27,7 @@ OWN_OPTIONS = frozenset(
 _NOTHING_ASKED = Ask()
 _SECRETS = ("api-key", "hf-token", "token")
 """Flags whose values must not reach a plan, a record or a report."""
-_RANKS, _TOKENS = 1 << 16, 1 << 40
+_RANKS, _TOKENS = 1 << 16, MOST_TOKENS
 _MOST = {
     **dict.fromkeys(("tp", "pp", "dp", "dcp", "ep", "gpus"), _RANKS),
     **dict.fromkeys(("users", "parallel", "context", "max_num_batched_tokens", "max_num_seqs"), _TOKENS),

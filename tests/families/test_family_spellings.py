@@ -229,7 +229,7 @@ def test_minimax_01_alternates_lightning_and_softmax() -> None:
         ({"num_kv_groups": 2}, MissingFact, "num_kv_groups may mean it"),
         ({"num_attention_heads": 7}, MissingFact, "head_dim is not set"),
         ({"num_hidden_layers": -3}, BadInput, "num_hidden_layers is -3"),
-        ({"num_hidden_layers": 10_001}, BadInput, "from 1 to 10,000"),
+        ({"num_hidden_layers": 10_001}, BadInput, "from 1 to 4,000"),
         ({"num_key_value_heads": True}, BadInput, "num_key_value_heads is True"),
         ({"num_key_value_heads": "8"}, BadInput, "num_key_value_heads is '8'"),
         ({"num_key_value_heads": 0}, BadInput, "num_key_value_heads is 0"),

@@ -26,7 +26,7 @@ QWEN = Path(__file__).parents[1] / "golden" / "configs" / "Qwen__Qwen3-8B.json"
         ({"engine": 5}, "engine=5: Expected str"),
         ({"pool_gib": float("nan")}, "--pool-gib nan"),
         ({"users": -3}, "--users -3 must be at least 1"),
-        ({"context": 10**30}, "must be at most 1,099,511,627,776"),
+        ({"context": 10**30}, "must be at most 2,147,483,648"),
         ({"tp": 10**9}, "--tp 1000000000 must be at most 65,536"),
         ({"max_num_seqs": 0}, "--max-num-seqs 0"),
         ({"max_num_batched_tokens": -1}, "--max-num-batched-tokens -1"),

@@ -10,10 +10,12 @@ from kvlab.core.errors import BadInput, MissingFact, shortened
 
 T = TypeVar("T")
 
+MOST_TOKENS = 1 << 31
+"""Longest context or window: two hundred times the longest that was published."""
 _LIMITS = (
     # Bounds far above any published model: a number beyond them is a typing error or another kind of file.
-    (("position", "context", "seq", "window", "chunk", "n_ctx"), 1 << 40),
-    (("layer", "block", "modules"), 10_000),
+    (("position", "context", "seq", "window", "chunk", "n_ctx"), MOST_TOKENS),
+    (("layer", "block", "modules"), 4_000),
     (("head", "dim", "rank", "channels", "kernel", "state", "group", "length", "interval", "freq"), 100_000),
 )
 _LIMIT = 100_000_000

@@ -10,11 +10,15 @@ import msgspec
 
 from kvlab.core.config import Config
 from kvlab.core.doubts import doubts, structural
-from kvlab.core.errors import KvlabError, MissingFact, UnknownModel
+from kvlab.core.errors import BadInput, KvlabError, MissingFact, UnknownModel
 from kvlab.core.family import Family, Understood
 
 GENERAL = "uniform"
 """The family that is asked first: every other shape shows itself by a key which this one leaves unread."""
+
+_MOST_PER_TOKEN = 1 << 26
+"""Cached values of one token: 28 times those of GPT-3, whose 96 layers keep 96 heads of 128 each."""
+_MOST_STATE = 1 << 36
 
 
 def family(name: str) -> Family:
@@ -77,15 +81,25 @@ def _try(asked: Family, root: Config) -> _Tried:
 
 
 def _kept(root: Config, answer: Understood) -> Understood:
-    """The answer, when some layer keeps something. Raises UnknownModel otherwise: a cache of 0 bytes is no answer."""
-    rows = answer.layout.rows
-    if any(row.layers and (row.heads * row.k_dim or any(state.values for state in row.state)) for row in rows):
-        return answer
-    kind = root.language().peek("model_type")
-    raise UnknownModel(
-        f"{root.where}: no layer of model_type {kind!r} keeps anything, as family {answer.family} reads its keys; check"
-        " its layers, heads and head size"
-    )
+    """The answer, when the layers keep something, and no more than a model can.
+
+    Raises UnknownModel for a cache of 0 bytes, BadInput for one beyond any machine.
+    """
+    rows = (*answer.layout.rows, *answer.layout.draft)
+    tokens = sum(row.values_per_token() for row in rows)
+    states = sum(len(row.layers) * state.values for row in rows for state in row.state)
+    if not tokens and not states:
+        kind = root.language().peek("model_type")
+        raise UnknownModel(
+            f"{root.where}: no layer of model_type {kind!r} keeps anything, as family {answer.family} reads its keys;"
+            " check its layers, heads and head size"
+        )
+    if tokens > _MOST_PER_TOKEN or states > _MOST_STATE:
+        raise BadInput(
+            f"{root.where}: its layers, heads and head sizes make {tokens:,} cached values a token and {states:,} of"
+            " recurrent state, more than any model keeps; check them"
+        )
+    return answer
 
 
 def _all_structural(root: Config) -> tuple[str, ...]:

@@ -16,6 +16,8 @@ from kvlab.source.count_traits import TRAITS
 
 _ERROR = 0.01
 """Share by which the counts of known shapes differ from published ones at most (tests/source/test_count.py)."""
+_MOST_BYTES = 1 << 48
+"""256 TiB: a hundred times the largest checkpoint that was published."""
 _TOWER_BYTES = 2_000_000_000
 """Room for a tower that is not counted: 1 B parameters of 16 bits; SigLIP so400m has 0.43 B, Qwen's towers 0.7 B."""
 _TOWERS = ("vision_config", "audio_config", "img_processor", "vision_model")
@@ -59,6 +61,9 @@ def _counted(root: Config, quant: Config | None) -> tuple[Weights | None, tuple[
     if not rules.fit(parts + drafts):
         return None, ()
     weights = _weights(parts, drafts, rules, plain)
+    if weights.bytes > _MOST_BYTES:
+        text = f"{weights.because}, more than any model has: check its sizes, or give --weights-gib X"
+        return None, (Doubt("weights", text),)
     return _without(weights, doubts), doubts
 
 

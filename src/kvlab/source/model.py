@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvlab.core.attention import HEADS, HIDDEN
-from kvlab.core.config import LAYER_KEYS, Config
+from kvlab.core.config import LAYER_KEYS, MOST_TOKENS, Config
 from kvlab.core.errors import shortened
 from kvlab.core.family import Understood
 from kvlab.core.model import Doubt, Model
@@ -79,6 +79,8 @@ def context(config: Config) -> int | None:
     if kind in _SCALED and isinstance(factor, int | float) and not isinstance(factor, bool) and 1 <= factor <= 1000:
         if str(config.peek("model_type")).startswith("gemma3"):
             return stated
+        if scaling is not None and stated * factor > MOST_TOKENS:
+            raise scaling.bad("factor", factor, f"at most {MOST_TOKENS // stated:,} for {stated:,} tokens")
         return int(stated * factor)
     return stated
 

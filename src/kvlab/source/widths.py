@@ -30,11 +30,19 @@ def experts_per_token(config: Config) -> int | None:
     return _widest(config, *_EXPERTS_PER_TOKEN)
 
 
+_MOST = 10_000_000
+
+
 def _widest(config: Config, *keys: str) -> int | None:
-    """The first of the keys that holds a size, or a list of them, one for each layer; None when none does."""
+    """The first of the keys that holds a size, or a list of them, one for each layer; None when none does.
+
+    Raises BadInput for a size beyond any model's: memory and time that follow from it would be absurd.
+    """
     for key in keys:
         value = config.peek(key)
         sizes = [size for size in (value if isinstance(value, list) else [value]) if type(size) is int and size > 0]
+        if sizes and max(sizes) > _MOST:
+            raise config.bad(key, max(sizes), f"a whole number up to {_MOST:,}")
         if sizes:
             return max(sizes)
     return None
