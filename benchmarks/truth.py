@@ -137,7 +137,7 @@ def compare(row: dict[str, Any], known: Known) -> tuple[bool, str | None]:
     if capacity is None or doubted:
         return False, "; ".join(doubted)
     if "needed_gib" in row:
-        stated = {expected.name: expected.value for expected in carved.expects}
+        stated = {item.name: item.value for item in carved.expects if not isinstance(item.value, str)}
         if "request_bytes" not in stated:
             return True, "vLLM refuses, kvlab does not"
         ours = [f"{stated['request_bytes'] / GIB:.2f} GiB", stated["longest_request_tokens"]]

@@ -7,11 +7,26 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from kvlab.api import ab, artefacts, bench, check, compare, demo, explain, gpus, plan, prefix, quality, report, traffic
+    from kvlab.api import (
+        ab,
+        artefacts,
+        bench,
+        check,
+        compare,
+        demo,
+        explain,
+        gpus,
+        plan,
+        prefix,
+        quality,
+        report,
+        traffic,
+    )
 
 __all__ = [
     "__version__",
     "ab",
+    "artefacts",
     "bench",
     "check",
     "compare",
@@ -22,6 +37,7 @@ __all__ = [
     "prefix",
     "quality",
     "report",
+    "traffic",
 ]
 
 

@@ -138,10 +138,10 @@ def test_an_ascii_output_gets_ascii(tmp_path: Path, env: dict[str, str], name: s
     config.write_text(CONFIG)
     for words in (("plan", config, "--pool-gib", "4"), ("gpus", "h100-80gb"), ("engines",), ("--help",)):
         argv = [sys.executable, "-m", "kvlab", *map(str, words)]
-        done = subprocess.run(argv, capture_output=True, env={**os.environ, **env}, check=False)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.isascii()
-        assert b"Traceback" not in done.stderr
+        plain = subprocess.run(argv, capture_output=True, env={**os.environ, **env}, check=False)
+        assert plain.returncode == 0, plain.stderr
+        assert plain.stdout.isascii()
+        assert b"Traceback" not in plain.stderr
     done = run("plan", config, "--pool-gib", "4", "--json", env=env)
     assert done.stdout.isascii()
     assert json.loads(done.stdout)["source"]["name"].endswith(config.name)

@@ -179,9 +179,9 @@ def test_o_writes_what_json_prints(config: Path, tmp_path: Path, capsys: pytest.
     assert main(["plan", str(config), "--pool-gib", "1", "-o", str(plan)]) == 0
     capsys.readouterr()
     log, results = GOLDEN / "vllm" / "logs" / "0.32.0_cpu_fp8.log", GOLDEN / "results" / "vllm_0.32.json"
-    for number, words in enumerate(
-        (["check", log, "--plan", plan], ["compare", results, results], ["gpus"], ["gpus", "cpu"], ["engines"])
-    ):
+    commands: list[list[str | Path]] = [["check", log, "--plan", plan], ["compare", results, results]]
+    commands += [["gpus"], ["gpus", "cpu"], ["engines"]]
+    for number, words in enumerate(commands):
         out = tmp_path / f"{number}.json"
         document = answer(capsys, *words, "-o", out)
         assert json.loads(out.read_bytes()) == document

@@ -60,12 +60,8 @@ def test_the_limit_at_p99_cuts_155_of_azures_conversations(azure: Trace) -> None
 
 def test_waste_of_azures_conversations(azure: Trace) -> None:
     assert azure.outputs is not None
-    found = {
-        line.scheme: line.waste
-        for line in paging(
-            *(Column(tokens) for tokens in (azure.inputs, azure.outputs, azure.inputs + azure.outputs)), 16_384
-        )
-    }
+    prompts, answers, ends = (Column(tokens) for tokens in (azure.inputs, azure.outputs, azure.inputs + azure.outputs))
+    found = {line.scheme: line.waste for line in paging(prompts, answers, ends, 16_384)}
     assert {name: round(waste, 4) for name, waste in found.items()} == {
         "max (16,384 tokens)": 0.9251,
         "pow2": 0.1845,

@@ -41,7 +41,9 @@ def carve(layout: Layout, ask: Ask) -> Carved:
 
 
 def expected(carved: Carved, name: str) -> float:
-    return next(item.value for item in carved.expects if item.name == name)
+    value = next(item.value for item in carved.expects if item.name == name)
+    assert not isinstance(value, str)
+    return value
 
 
 @pytest.mark.parametrize("published", ROWS, ids=lambda row: "-".join(row.values()))

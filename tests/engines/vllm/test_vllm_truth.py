@@ -22,7 +22,7 @@ def test_blocks_tokens_and_refusals_are_those_of_vllm(
         assert capacity is not None
         if "needed_gib" in row:
             # vLLM prints the need of one request with two decimals and its own binary search for the longest one.
-            stated = {expected.name: expected.value for expected in carved.expects}
+            stated = {item.name: item.value for item in carved.expects if not isinstance(item.value, str)}
             right = (
                 abs(stated["request_bytes"] / GIB - row["needed_gib"]) <= 0.0051
                 and stated["longest_request_tokens"] == row["longest"]
