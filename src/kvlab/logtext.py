@@ -6,9 +6,11 @@ import codecs
 import os
 import re
 import sys
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, cast
+from io import BufferedIOBase
+from typing import cast
 
 import msgspec
 
@@ -24,7 +26,7 @@ _MESSAGE_KEYS = ("log", "message", "msg", "MESSAGE", "line")
 
 
 @contextmanager
-def opened(path: str) -> Iterator[IO[bytes]]:
+def opened(path: str) -> Iterator[BufferedIOBase]:
     """The log at `path` ("-": standard input), unpacked when it is gzip.
 
     Raises BadInput when it is no file that can be read.
@@ -32,7 +34,7 @@ def opened(path: str) -> Iterator[IO[bytes]]:
     if path == "-":
         if sys.stdin is None:
             raise BadInput("standard input is closed; pipe the log into it, or give a log file")
-        yield sys.stdin.buffer
+        yield cast(BufferedIOBase, sys.stdin.buffer)
         return
     if path.startswith(("http://", "https://")):
         raise BadInput(f"{path} is an address; explain reads the engine's log: a file, or - for standard input")
@@ -42,52 +44,43 @@ def opened(path: str) -> Iterator[IO[bytes]]:
             return
         import gzip
 
-        with cast(IO[bytes], gzip.open(file)) as unpacked:
+        with gzip.GzipFile(fileobj=file) as unpacked:
             yield unpacked
 
 
-def blocks(file: IO[bytes], path: str) -> Iterator[bytes]:
+def blocks(file: BufferedIOBase, path: str) -> Iterator[bytes]:
     """Whole lines, about a megabyte at a time, as UTF-8 without colours. A longer line comes in pieces.
 
-    Raises BadInput for a gzip file that is cut short or damaged before anything of it can be read.
+    Raises BadInput for a gzip file of which nothing can be read; of one that is cut short, what came before counts.
     """
-    rest, decoder = b"", None
-    first = True
+    held, decoder = bytearray(), None
+    for at, piece in enumerate(_pieces(file, path)):
+        if at == 0 and piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            decoder = codecs.getincrementaldecoder("utf-16")("replace")  # Windows PowerShell's `>` writes it
+        held += piece if decoder is None else decoder.decode(piece).encode("utf-8", "replace")
+        if len(held) >= BLOCK_BYTES:
+            end = held.rfind(b"\n") + 1 or len(held)
+            yield _plain(bytes(held[:end]))
+            del held[:end]
+    if held:
+        yield _plain(bytes(held))
+
+
+def _pieces(file: BufferedIOBase, path: str) -> Iterator[bytes]:
+    read = False
     while True:
-        piece, more = _read(file, path, first)
-        if first:
-            first = False
-            decoder = _decoder(piece)
-        if decoder is not None:
-            piece = decoder.decode(piece, not more).encode("utf-8", "replace")
-        whole = rest + piece
-        end = whole.rfind(b"\n") + 1
-        if not more or (not end and len(whole) >= BLOCK_BYTES):
-            end = len(whole)
-        if end:
-            yield _plain(whole[:end])
-        rest = whole[end:]
-        if not more:
-            return
-
-
-def _read(file: IO[bytes], path: str, first: bool) -> tuple[bytes, bool]:
-    try:
-        piece = file.read(BLOCK_BYTES)
-    except (EOFError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        if first:
+        try:
+            piece = file.read1(BLOCK_BYTES)
+        except (EOFError, zlib.error, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            if read:
+                return
             raise BadInput(f"{path} is a damaged gzip file ({error}); copy the log again") from None
-        return b"", False  # a gzip file cut short: what came before it counts
-    return piece, bool(piece)
-
-
-def _decoder(start: bytes) -> codecs.IncrementalDecoder | None:
-    """For UTF-16, which Windows PowerShell's `>` writes; None for everything that reads as UTF-8."""
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return codecs.getincrementaldecoder("utf-16")("replace")
-    return None
+        if not piece:
+            return
+        read = True
+        yield piece
 
 
 def _plain(block: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """The model does not fit in memory at all.
 
 Symptom: Ollama: "model requires more system memory (A) than is available (B)", "model request too large for system",
-"llama-server load failed; reducing automatic context and retrying once".
+"model is too large for system memory".
 
 Cause: Ollama adds weights, cache (num_ctx times OLLAMA_NUM_PARALLEL) and buffers before it loads, and what GPU and
 machine have free is less.
@@ -40,9 +40,7 @@ RULE = Rule(
     failures=("model_too_large",),
     signs=(
         Sign(
-            pattern=re.compile(
-                r"llama-server load failed; reducing automatic context|model request too large for system"
-            ),
+            pattern=re.compile(r"model request too large for system"),
             engines=("ollama",),
         ),
     ),
