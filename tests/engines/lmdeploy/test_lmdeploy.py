@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,7 +79,6 @@ def stated(seen: Observation, name: str) -> float | str | None:
 
 def test_blocks_are_those_of_its_own_sizing_code() -> None:
     """Free memory less the runtime buffers, times the ratio, over the bytes of a block: to the block."""
-    import msgspec
 
     compared = 0
     for row in rows("truth.jsonl"):
@@ -256,6 +256,22 @@ def test_the_command_says_what_the_plan_says() -> None:
 def test_what_is_not_known_is_refused_by_name(config: str, asked: dict[str, Any], says: str) -> None:
     with pytest.raises(BadInput, match=says):
         carve(config, **asked)
+
+
+@pytest.mark.parametrize(("vendor", "capability"), [("amd", None), ("nvidia", (6, 1))])
+def test_other_gpus_are_refused(vendor: str, capability: tuple[int, int] | None) -> None:
+
+    gpu = Gpu(
+        name="c",
+        title="a card",
+        usable_bytes=GIB,
+        bandwidth=None,
+        source="test",
+        vendor=vendor,
+        compute_capability=capability,
+    )
+    with pytest.raises(BadInput, match="NVIDIA GPUs from Volta on, not for a card"):
+        PLANNER.carve(msgspec.structs.replace(load("Qwen__Qwen3-8B"), gpu=gpu))
 
 
 def test_metrics_are_read_and_absent_ones_are_absent() -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,7 +86,6 @@ def test_blocks_follow_from_the_free_memory_that_the_log_states(logged: dict[str
     [
         ("meta-llama__Llama-3.1-8B", {}, 131_072),
         ("meta-llama__Llama-3.1-8B", {"kv_dtype": "fp8"}, 65_536),
-        ("meta-llama__Llama-3.1-8B", {"kv_dtype": "nvfp4"}, 36_864),
         ("meta-llama__Llama-3.1-8B", {"tp": 2}, 65_536),
         ("meta-llama__Llama-3.1-8B", {"tp": 16}, 16_384),  # one copy of a head on each rank
         ("Qwen__Qwen3-8B", {"kv_dtype": "fp8"}, 73_728),  # "kv size is 73728"
@@ -203,10 +203,45 @@ def test_what_is_not_known_is_refused_by_name(config: str, asked: dict[str, Any]
         carve(config, **asked)
 
 
-def test_an_nvfp4_cache_needs_a_gpu_of_its_kind() -> None:
-    hopper = Gpu(name="h", title="H", usable_bytes=80 * GIB, bandwidth=None, compute_capability=(9, 0), source="a test")
-    with pytest.raises(BadInput, match="compute capability 10"):
-        carve("Qwen__Qwen3-8B", gpu=hopper, kv_dtype="nvfp4")
+def card(vendor: str, capability: tuple[int, int] | None) -> Gpu:
+    return Gpu(
+        name="c",
+        title="a card",
+        usable_bytes=80 * GIB,
+        bandwidth=None,
+        compute_capability=capability,
+        source="a test",
+        vendor=vendor,
+    )
+
+
+@pytest.mark.parametrize(
+    ("gpu", "dtype", "says"),
+    [
+        (card("amd", None), None, "on NVIDIA GPUs only"),
+        (card("nvidia", (7, 5)), None, r"compute capability 8\.0 or more; a card has 7\.5"),
+        (card("nvidia", (8, 6)), "fp8", r"its fp8 cache needs compute capability 8\.9"),
+        (card("nvidia", (10, 0)), "nvfp4", "a checkpoint that ModelOpt made for it"),
+    ],
+)
+def test_what_a_gpu_or_a_checkpoint_cannot_have_is_refused(gpu: Gpu, dtype: str | None, says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        carve("Qwen__Qwen3-8B", gpu=gpu, kv_dtype=dtype)
+
+
+def test_an_nvfp4_cache_has_a_scale_for_every_16_values() -> None:
+    """36,864 bytes a token for Llama-3.1-8B, on a GPU that computes in fp4."""
+    loaded = source.load(str(GOLDEN / "configs" / "meta-llama__Llama-3.1-8B.json"))
+    made = msgspec.structs.replace(loaded.model, kv_cache_format="nvfp4")
+    ask, planner = Ask(engine="tensorrt-llm"), engines.planner("tensorrt-llm")
+    for capability in ((9, 0), (10, 0)):
+        gpu = card("nvidia", capability)
+        deployment = Deployment(model=made, layout=loaded.layout, ask=ask, gpu=gpu, pool_bytes=None)
+        if capability == (9, 0):
+            with pytest.raises(BadInput, match="compute capability 10"):
+                planner.carve(deployment)
+        else:
+            assert planner.carve(deployment).kv.bytes_per_token == 36_864
 
 
 def test_windows_are_a_doubt() -> None:

@@ -5,7 +5,7 @@ lmdeploy/pytorch/engine/executor/base.py and cache_engine/ of 0.18.0; TurboMind'
 
 from __future__ import annotations
 
-from kvlab.core.engine import Carved, Deployment, Planner
+from kvlab.core.engine import Carved, Deployment, Gpu, Planner
 from kvlab.core.errors import BadInput, MissingFact
 from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt, Model
@@ -24,6 +24,7 @@ RATIO = 0.8
 _ALIGNED = 256
 """Every tensor of a block is padded to this many bytes in the PyTorch engine."""
 _ATTENTION = ("full", "window", "chunked", "latent")
+_VOLTA = (7, 0)
 _PAGED = (*_ATTENTION, "indexer")
 
 
@@ -31,6 +32,7 @@ def _carve(deployment: Deployment) -> Carved:
     model, layout, ask = deployment.model, deployment.layout, deployment.ask
     check_arguments(ask)
     check_model(model, ask)
+    _check_gpu(deployment.gpu)
     engine = backend(model, ask)
     _check_layout(model, layout, engine)
     _check_parallel(model, layout, ask)
@@ -60,6 +62,14 @@ def _carve(deployment: Deployment) -> Carved:
         expects=_expects(deployment, engine, size, capacity),
         doubts=tuple(_doubts(deployment, engine, capacity)),
     )
+
+
+def _check_gpu(gpu: Gpu | None) -> None:
+    if gpu is None:
+        return
+    old = gpu.compute_capability is not None and gpu.compute_capability < _VOLTA
+    if gpu.vendor not in (None, "nvidia") or old:
+        raise BadInput(f"LMDeploy is planned for NVIDIA GPUs from Volta on, not for {gpu.title}")
 
 
 def _check_layout(model: Model, layout: Layout, engine: Backend) -> None:
@@ -209,6 +219,8 @@ PLANNER = Planner(
     dtypes=OFFERED,
     default_util=lambda ask: RATIO,
     carve=_carve,
+    # Volta and later: https://lmdeploy.readthedocs.io/en/latest/get_started/installation.html
+    runs_on=lambda gpu, ask: gpu.vendor == "nvidia" and (gpu.compute_capability or (7, 0)) >= (7, 0),
     token_bytes=token_bytes,
     sequence_bytes=sequence_bytes,
     options=frozenset({"tp", "ep", "util", "block_size", "max_num_batched_tokens", "max_num_seqs", "prefix_caching"}),

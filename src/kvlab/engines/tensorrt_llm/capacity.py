@@ -20,6 +20,9 @@ from kvlab.engines.tensorrt_llm.versions import check_release
 BLOCK = 32
 """tokens_per_block of the PyTorch flow; engines of the TensorRT backend were built with 64 or 128."""
 FRACTION = 0.9
+_AMPERE = (8, 0)
+_LEAST = {"fp8": (8, 9), "nvfp4": (10, 0)}
+"""The compute capability that a cache dtype needs."""
 _ATTENTION = ("full", "window", "chunked", "latent")
 
 
@@ -29,7 +32,7 @@ def _carve(deployment: Deployment) -> Carved:
     check_arguments(ask)
     _check_layout(model, layout, ask)
     storage = resolve(model, ask)
-    _check_gpu(storage, deployment.gpu)
+    _check_gpu(model, storage, deployment.gpu)
     context, block = _context(deployment), _block(ask)
     per_token = token_bytes(model, layout, storage.name, ask)
     per_request = ceil_div(context, block)
@@ -75,10 +78,27 @@ def _check_layout(model: Model, layout: Layout, ask: Ask) -> None:
         raise BadInput(f"--pp {ask.pp} leaves stages without layers; the model has {model.layers}")
 
 
-def _check_gpu(storage: Storage, gpu: Gpu | None) -> None:
-    capability = gpu.compute_capability if gpu else None
-    if storage.name == "nvfp4" and capability is not None and capability[0] < 10:
-        raise BadInput("an nvfp4 cache needs a GPU that computes in fp4 (compute capability 10 or more); use fp8")
+def _check_gpu(model: Model, storage: Storage, gpu: Gpu | None) -> None:
+    """Raises BadInput for a GPU or a checkpoint that cannot have the cache.
+
+    Source: https://nvidia.github.io/TensorRT-LLM, support matrix (fp8 from Ada on) and quantization.
+    """
+    if storage.name == "nvfp4" and model.kv_cache_format != "nvfp4":
+        raise BadInput(
+            f"an nvfp4 cache needs a checkpoint that ModelOpt made for it, which {model.name} is not; use fp8"
+        )
+    if gpu is None:
+        return
+    if gpu.vendor not in (None, "nvidia"):
+        raise BadInput(f"TensorRT-LLM runs on NVIDIA GPUs only, not on {gpu.title}")
+    capability = gpu.compute_capability
+    least = _LEAST.get(storage.name, _AMPERE)
+    if capability is not None and capability < least:
+        what = "TensorRT-LLM" if least == _AMPERE else f"its {storage.name} cache"
+        numbers = ".".join(map(str, least))
+        raise BadInput(
+            f"{what} needs compute capability {numbers} or more; {gpu.title} has {capability[0]}.{capability[1]}"
+        )
 
 
 def _context(deployment: Deployment) -> int:
@@ -178,6 +198,8 @@ PLANNER = Planner(
     dtypes=("bfloat16", "fp8", "nvfp4"),
     default_util=lambda ask: FRACTION,
     carve=_carve,
+    # Ampere and later: https://nvidia.github.io/TensorRT-LLM/reference/support-matrix.html
+    runs_on=lambda gpu, ask: gpu.vendor == "nvidia" and (gpu.compute_capability or (8, 0)) >= (8, 0),
     token_bytes=token_bytes,
     sequence_bytes=sequence_bytes,
     options=frozenset(
