@@ -36,6 +36,13 @@ def test_what_engines_printed_is_predicted_within_half_a_per_cent(capsys: pytest
     assert "41 of 42 claimed receipts agree" in said
     assert "not explained" not in said
     assert said.count("not counted") == 0  # the extract holds only what counts
+    assert said.splitlines()[-1] in (ROOT / "docs" / "benchmarks.md").read_text()
+
+
+def test_the_documented_errors_of_the_overhead_are_those_of_the_constants(capsys: pytest.CaptureFixture[str]) -> None:
+    assert benchmark("overhead").main([]) == 0
+    documented = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert all(line in documented for line in capsys.readouterr().out.splitlines()[-5:-2])
 
 
 @pytest.mark.parametrize("row", rows("overhead.jsonl"), ids=lambda row: row["id"])

@@ -19,6 +19,7 @@ _CAPPED = (0, 11, 0)  # no more tokens than all sequences hold
 _HUGE_TIER = (0, 28, 0)
 _GRAPHS_COUNTED = (0, 20, 0)
 _STEPS_OF_16 = (0, 11, 0)
+_WIDE_GRAPHS = (0, 28, 0)  # Blackwell captures up to 1,024 tokens
 _CHUNKED_ABOVE = 32768  # V0 chunks the prefill of longer contexts only
 _LOW_LATENCY = ("deepep_low_latency", "nixl_ep")
 
@@ -90,7 +91,7 @@ def graph_sizes(ask: Ask, gpu: Gpu | None, batched: int, drafted: int = 0) -> in
     if given is not None and given.strip().isdecimal():
         largest = int(given)
     else:
-        wide = 1024 if (capability(gpu) or (0, 0))[0] == 10 and release(ask) >= (0, 32, 0) else 512
+        wide = 1024 if (capability(gpu) or (0, 0))[0] == 10 and release(ask) >= _WIDE_GRAPHS else 512
         largest = min(sequences(ask, gpu) * (1 + drafted) * 2, wide)
     largest = min(largest, batched)
     small = sum(size <= largest for size in (1, 2, 4))
