@@ -108,11 +108,17 @@ REFUSALS = {
     "window_pool_too_small": (
         "ValueError: SWA pool (1368 tokens) cannot hold even one request: the prefill admission floor is ...",
     ),
-    "host_memory": ("ValueError: Not enough host memory available. Requesting 100.00 GB but only have 51.20 GB free.",),
+    "host_tier_too_large": (
+        "ValueError: Not enough host memory available. Requesting 100.00 GB but only have 51.20 GB free.",
+    ),
     "unbalanced_memory": (
         "ValueError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes. ",
     ),
-    "architecture_not_supported": (
+    "heads_do_not_divide": (
+        "    assert self.total_num_heads % tp_size == 0",
+        "AssertionError: 152064 is not divisible by 7",
+    ),
+    "architecture_unknown": (
         "ValueError: Model architectures ['FooForCausalLM'] are not supported for now. Supported architectures: ...",
     ),
 }

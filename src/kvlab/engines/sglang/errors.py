@@ -83,7 +83,7 @@ FAILURES = Failures(
             ),
         ),
         Failure(
-            code="host_memory",
+            code="host_tier_too_large",
             title="The host has too little memory for the hierarchical cache",
             pattern=re.compile(r"Not enough host memory available\. Requesting [\d.]+ GB"),
             why="HiCache pins a pool on the host for each rank, by default a multiple of the pool on the GPU",
@@ -120,11 +120,46 @@ FAILURES = Failures(
             do=("choose another --port", "stop the process that holds it"),
         ),
         Failure(
-            code="architecture_not_supported",
+            code="architecture_unknown",
             title="This release does not know the architecture",
             pattern=re.compile(r"Model architectures .{1,200} are not supported for now"),
             why="the model is newer than this release of SGLang, or served by another engine only",
             do=("use a newer SGLang", "plan another engine with --engine"),
+        ),
+        Failure(
+            code="heads_do_not_divide",
+            title="The attention heads do not divide over the GPUs",
+            pattern=re.compile(
+                r"assert self\.total_num_(?:kv_)?heads % \w+ == 0|AssertionError: \d+ is not divisible by \d+"
+            ),
+            why="tensor parallelism gives each GPU the same number of heads",
+            do=("choose a --tp that divides the number of heads", "use --pp for the other GPUs"),
+        ),
+        Failure(
+            code="model_gated",
+            title="The model's terms were not accepted",
+            pattern=re.compile(r"Cannot access gated repo|GatedRepoError|is a gated repo"),
+            why="the Hub gives these weights only to accounts that accepted the licence",
+            do=("accept the terms on the model's page", "log in: hf auth login"),
+        ),
+        Failure(
+            code="model_not_found",
+            title="There is no such model",
+            pattern=re.compile(
+                r"RepositoryNotFoundError|is not a local folder and is not a valid model identifier"
+                r"|HFValidationError: Repo id must be|does not appear to have a file named config\.json"
+            ),
+            why="the name is neither a folder with a config.json nor a repository of the Hub that this account can see",
+            do=("check the path or the id", "log in if the repository is private: hf auth login"),
+        ),
+        Failure(
+            code="remote_code",
+            title="The model brings its own code",
+            pattern=re.compile(
+                r"contains custom code which must be executed|(?:argument|option|setting) `trust_remote_code=True`"
+            ),
+            why="SGLang runs code from a model's repository only when told to",
+            do=("read that code, then pass --engine-arg trust-remote-code=true",),
         ),
         Failure(
             code="child_died",
