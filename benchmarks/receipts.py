@@ -20,10 +20,13 @@ from pathlib import Path
 
 import msgspec
 
-from kvlab import api
+from kvlab import source
+from kvlab.core.engine import Carved
 from kvlab.core.errors import KvlabError
-from kvlab.core.plan import Ask, Plan
+from kvlab.core.plan import Ask
 from kvlab.core.units import GIB, MIB
+from kvlab.planning import prepare
+from kvlab.source import Loaded
 from receipt_rows import Case, case
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
@@ -38,7 +41,7 @@ EXPLAINED = {
 """Why a receipt that counts does not agree."""
 
 
-def predicted(plan: Plan) -> dict[str, float]:
+def predicted(plan: Carved) -> dict[str, float]:
     """kvlab's numbers under the names of `printed`."""
     capacity = plan.capacity
     caches = {"kv_full_bytes": "main MiB", "kv_window_bytes": "swa MiB", "kv_indexer_bytes": "indexer MiB"}
@@ -61,13 +64,13 @@ def rounding(name: str, value: float) -> float:
     return 0.005 / value if name in ("max_concurrency", "request_gib") else 0.0
 
 
-def judge(found: Case, path: Path) -> tuple[bool | None, str]:
+def judge(found: Case, loaded: Loaded) -> tuple[bool | None, str]:
     """Whether all that was printed agrees (None: not claimed), and the numbers side by side.
 
     A receipt that leaves its release open is read by the rules of the release that describes it best.
     """
     agrees, text, _, words = min(
-        ((*side_by_side(found, ask, path), words) for ask, words in possible(found.ask)), key=lambda result: result[2]
+        ((*side_by_side(found, ask, loaded), words) for ask, words in possible(found.ask)), key=lambda result: result[2]
     )
     return agrees, text + words
 
@@ -85,10 +88,11 @@ def possible(ask: Ask) -> list[tuple[Ask, str]]:
     return releases + (cached if ask.prefix_caching is None else [])
 
 
-def side_by_side(found: Case, ask: Ask, path: Path) -> tuple[bool | None, str, float]:
+def side_by_side(found: Case, ask: Ask, loaded: Loaded) -> tuple[bool | None, str, float]:
     """What was printed beside what one set of rules gives, and the largest difference as a share."""
     try:
-        plan = api.plan_ask(path, ask)
+        prepared = prepare(loaded, ask)
+        plan = prepared.planner.carve(prepared.deployment)
     except KvlabError as error:
         return False, f"refused: {error}", inf
     reason = next((doubt.text for doubt in plan.doubts if doubt.key == "capacity"), None)
@@ -116,7 +120,7 @@ def main(argv: list[str]) -> int:
         if isinstance(found, str):
             left_out.setdefault(found, []).append(row["id"])
             continue
-        agrees, text = judge(found, configs[found.config])
+        agrees, text = judge(found, source.load(str(configs[found.config])))
         results[agrees] += 1
         mark = {True: "agrees", False: "DIFFERS", None: "not claimed"}[agrees]
         engine = f"{found.ask.engine} {found.ask.engine_version or '?'}"
