@@ -1,0 +1,115 @@
+"""Other policies at one capacity, as references for the LRU curve: FIFO, LFU, Belady's optimum, and two LRU tiers.
+
+Each lets a block in and evicts another one at once, block by block; a request is looked up before its blocks are.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+from kvlab.core.trace import Blocks
+
+
+def fifo_hits(blocks: Blocks, capacity: int) -> int:
+    """Leading runs that hit when the block that came first is evicted first."""
+    held: set[int] = set()
+    queue: deque[int] = deque()
+    hits = 0
+    for request in _requests(blocks):
+        hits += _leading(request, held)
+        for block in request:
+            if block in held:
+                continue
+            held.add(block)
+            queue.append(block)
+            if len(queue) > capacity:
+                held.discard(queue.popleft())
+    return hits
+
+
+def lfu_hits(blocks: Blocks, capacity: int) -> int:
+    """Leading runs that hit when the block used least often since it came is evicted, of equals the least recent."""
+    counts: dict[int, int] = {}
+    used: dict[int, int] = {}
+    heap: list[tuple[int, int, int]] = []
+    hits = now = 0
+    for request in _requests(blocks):
+        hits += _leading(request, counts)
+        for block in request:
+            now += 1
+            counts[block] = counts.get(block, 0) + 1
+            used[block] = now
+            heappush(heap, (counts[block], now, block))
+            while len(counts) > capacity:
+                _, moment, rarest = heappop(heap)
+                if used.get(rarest) == moment:  # else it has been used since
+                    del counts[rarest], used[rarest]
+    return hits
+
+
+def belady_hits(blocks: Blocks, capacity: int) -> int:
+    """Blocks found when the one needed again last is evicted (Belady, IBM Systems Journal 5(2), 1966).
+
+    Block by block, with every block let in: no policy that knows only the past finds more.
+    """
+    ids = blocks.ids.tolist()
+    following = _following(ids)
+    held: dict[int, int] = {}
+    heap: list[tuple[int, int]] = []
+    hits = 0
+    for at, block in enumerate(ids):
+        hits += block in held
+        while block not in held and len(held) >= capacity:
+            need, farthest = heappop(heap)
+            if held.get(farthest) == -need:
+                del held[farthest]
+        held[block] = following[at]
+        heappush(heap, (-following[at], block))
+    return hits
+
+
+def tier_hits(blocks: Blocks, first: int, second: int) -> tuple[int, int]:
+    """Blocks found in each of two exclusive LRU tiers of that many blocks.
+
+    What the first evicts goes to the second, and what is found there comes back. The tail of a request is touched first.
+    """
+    near: OrderedDict[int, None] = OrderedDict()
+    far: OrderedDict[int, None] = OrderedDict()
+    found = [0, 0]
+    for request in _requests(blocks):
+        for block in reversed(request):
+            if block in near:
+                found[0] += 1
+                near.move_to_end(block)
+                continue
+            if block in far:
+                found[1] += 1
+                del far[block]
+            near[block] = None
+            if len(near) > first:
+                far[near.popitem(last=False)[0]] = None
+                if len(far) > second:
+                    far.popitem(last=False)
+    return found[0], found[1]
+
+
+def _following(ids: list[int]) -> list[int]:
+    """For each reference, the position of the next one to the same block; beyond the end when there is none."""
+    following, seen = [len(ids)] * len(ids), dict[int, int]()
+    for at in range(len(ids) - 1, -1, -1):
+        following[at] = seen.get(ids[at], len(ids))
+        seen[ids[at]] = at
+    return following
+
+
+def _requests(blocks: Blocks) -> Iterator[list[int]]:
+    ids, offsets = blocks.ids.tolist(), blocks.offsets.tolist()
+    for begin, end in zip(offsets, offsets[1:], strict=False):
+        yield ids[begin:end]
+
+
+def _leading(request: list[int], held: set[int] | dict[int, int]) -> int:
+    """Blocks at the front of the request that are held."""
+    return next((at for at, block in enumerate(request) if block not in held), len(request))
