@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from itertools import pairwise
 
 from kvlab.core.trace import Blocks
 
@@ -73,7 +74,7 @@ def belady_hits(blocks: Blocks, capacity: int) -> int:
 def tier_hits(blocks: Blocks, first: int, second: int) -> tuple[int, int]:
     """Blocks found in each of two exclusive LRU tiers of that many blocks.
 
-    What the first evicts goes to the second, and what is found there comes back. The tail of a request is touched first.
+    What the first evicts goes to the second, and what is found there comes back. A request's tail is touched first.
     """
     near: OrderedDict[int, None] = OrderedDict()
     far: OrderedDict[int, None] = OrderedDict()
@@ -106,7 +107,7 @@ def _following(ids: list[int]) -> list[int]:
 
 def _requests(blocks: Blocks) -> Iterator[list[int]]:
     ids, offsets = blocks.ids.tolist(), blocks.offsets.tolist()
-    for begin, end in zip(offsets, offsets[1:], strict=False):
+    for begin, end in pairwise(offsets):
         yield ids[begin:end]
 
 
