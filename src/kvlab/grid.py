@@ -105,7 +105,7 @@ def _requests(loaded: Loaded, ask: Ask, planner: Planner) -> list[Ask]:
             ask, gpu=None, gpus=None, users=_ENOUGH, tp=tp if tp > 1 else None, context=length, kv_dtype=dtype
         )
         for tp in sizes
-        for dtype in sizing.offered(planner, ask)
+        for dtype in sizing.offered(loaded, planner, ask)
         for length in lengths
     ]
 

@@ -118,7 +118,7 @@ def _order(row: Candidate) -> tuple[bool, float, int, int, str]:
 def _rows(where: Where, ask: Ask, users: int, price: float | None) -> list[Candidate]:
     """The fewest GPUs of one kind in the engine's dtype, and in a smaller one when that needs fewer."""
     rows: list[Candidate] = []
-    for dtype in offered(where.planner, ask):
+    for dtype in offered(where.loaded, where.planner, ask):
         sure, maybe = _fewest(where, msgspec.structs.replace(ask, kv_dtype=dtype), users)
         before = min((row.gpus for row in rows if row.verdict == "holds"), default=MOST_GPUS + 1)
         rows += [row for row in (maybe, sure) if row is not None and row.gpus < before]
@@ -127,15 +127,22 @@ def _rows(where: Where, ask: Ask, users: int, price: float | None) -> list[Candi
     return [msgspec.structs.replace(row, usd_per_hour=price * row.gpus) for row in rows]
 
 
-def offered(planner: Planner, ask: Ask) -> tuple[str | None, ...]:
-    """The asked cache dtype; else the engine's own choice and the first that it offers besides."""
+def offered(loaded: Loaded, planner: Planner, ask: Ask) -> tuple[str | None, ...]:
+    """The asked cache dtype; else the engine's own choice and the first besides that stores less than 16 bits."""
     if ask.kv_dtype or ask.kv_dtype_k or ask.kv_dtype_v:
         return (ask.kv_dtype,)
-    return (None, *_smaller(planner))
+    return (None, *_smaller(loaded, planner, ask))
 
 
-def _smaller(planner: Planner) -> Iterable[str]:
-    return [dtype for dtype in planner.dtypes if dtype in ("fp8", "q8_0", "int8")][:1]
+def _smaller(loaded: Loaded, planner: Planner, ask: Ask) -> Iterable[str]:
+    def held(dtype: str) -> int | None:
+        try:
+            return planner.token_bytes(loaded.model, loaded.layout, dtype, ask)
+        except KvlabError:
+            return None
+
+    plain = held(planner.dtypes[0])
+    return [dtype for dtype in planner.dtypes if plain and 0 < (held(dtype) or 0) < plain][:1]
 
 
 def _fewest(where: Where, ask: Ask, users: int) -> tuple[Candidate | None, Candidate | None]:

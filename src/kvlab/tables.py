@@ -102,16 +102,18 @@ def longest_contexts(
 ) -> tuple[LongestContext, ...]:
     """The longest request that the pool holds in each dtype, and at both ends of the pool's range."""
     found = []
+    # An engine whose caches are asked for may take less than the model's own context by default.
+    most = carved.context if planner.one_request is None else deployment.model.context or carved.context
     for dtype in dtypes:
         own = deployment if dtype == carved.kv.dtype else change_dtype(deployment, carved, dtype)
         try:
             low, tokens, high = (
-                longest(planner, msgspec.structs.replace(own, pool_bytes=max(0, room)), carved.context)
+                longest(planner, msgspec.structs.replace(own, pool_bytes=max(0, room)), most)
                 for room in (pool.low, pool.bytes, pool.high)
             )
         except KvlabError:
             continue
-        found.append(LongestContext(dtype, tokens, low, high, pool.kind, native=tokens >= carved.context))
+        found.append(LongestContext(dtype, tokens, low, high, pool.kind, native=tokens >= most))
     return tuple(found)
 
 
@@ -123,7 +125,7 @@ def longest(planner: Planner, deployment: Deployment, most: int) -> int:
     carved = planner.carve(deployment)
     if carved.capacity is None:
         return 0
-    if not over(carved, deployment.pool_bytes):
+    if not over(carved, deployment.pool_bytes) and (planner.one_request is None or carved.context >= most):
         return carved.capacity.longest_request_tokens
     # An engine whose caches are asked for: how much may be asked for, in steps that every engine pads to.
     low, high = 0, most // _STEP

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from kvlab import api, flagcheck
-from kvlab.deploy import COMPOSE, KUBERNETES, SCRIPT, artefacts
 from kvlab.core.plan import Plan
+from kvlab.deploy import COMPOSE, KUBERNETES, SCRIPT, artefacts
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 LLAMA_8B = GOLDEN / "configs" / "meta-llama__Llama-3.1-8B.json"

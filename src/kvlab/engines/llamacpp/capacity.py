@@ -190,6 +190,7 @@ PLANNER = Planner(
     dtypes=tuple(STORAGES),
     default_util=lambda ask: None,
     carve=_carve,
+    runs_on=lambda gpu, ask: "gaudi" not in gpu.name,  # CUDA, HIP, Metal, SYCL and Vulkan reach all others
     options=frozenset({"kv_dtype_k", "kv_dtype_v", "parallel", "kv_unified", "swa_full", "ubatch", "prefix_caching"}),
     token_bytes=token_bytes,
     sequence_bytes=sequence_bytes,

@@ -149,6 +149,8 @@ PLANNER = Planner(
     dtypes=tuple(STORAGES),
     default_util=lambda ask: None,
     carve=_carve,
+    # https://docs.ollama.com/gpu
+    runs_on=lambda gpu, ask: gpu.vendor in ("nvidia", "amd", "apple"),
     options=frozenset({"parallel", "ubatch"}),
     token_bytes=token_bytes,
     sequence_bytes=sequence_bytes,
