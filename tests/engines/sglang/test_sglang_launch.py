@@ -108,7 +108,7 @@ REFUSALS = {
     "window_pool_too_small": (
         "ValueError: SWA pool (1368 tokens) cannot hold even one request: the prefill admission floor is ...",
     ),
-    "host_tier_too_large": (
+    "host_memory": (
         "ValueError: Not enough host memory available. Requesting 100.00 GB but only have 51.20 GB free.",
     ),
     "unbalanced_memory": (
@@ -118,7 +118,7 @@ REFUSALS = {
         "    assert self.total_num_heads % tp_size == 0",
         "AssertionError: 152064 is not divisible by 7",
     ),
-    "architecture_unknown": (
+    "architecture_not_supported": (
         "ValueError: Model architectures ['FooForCausalLM'] are not supported for now. Supported architectures: ...",
     ),
 }

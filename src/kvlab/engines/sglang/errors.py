@@ -83,7 +83,7 @@ FAILURES = Failures(
             ),
         ),
         Failure(
-            code="host_tier_too_large",
+            code="host_memory",
             title="The host has too little memory for the hierarchical cache",
             pattern=re.compile(r"Not enough host memory available\. Requesting [\d.]+ GB"),
             why="HiCache pins a pool on the host for each rank, by default a multiple of the pool on the GPU",
@@ -120,7 +120,7 @@ FAILURES = Failures(
             do=("choose another --port", "stop the process that holds it"),
         ),
         Failure(
-            code="architecture_unknown",
+            code="architecture_not_supported",
             title="This release does not know the architecture",
             pattern=re.compile(r"Model architectures .{1,200} are not supported for now"),
             why="the model is newer than this release of SGLang, or served by another engine only",
