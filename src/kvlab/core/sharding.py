@@ -8,6 +8,8 @@ latent attention are copied, and so are KV heads once there are fewer of them th
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from typing import Literal
 
 import msgspec
 
@@ -60,33 +62,58 @@ class Share(msgspec.Struct, frozen=True):
 def share(tensors: tuple[Tensor, ...], split: Split) -> Share:
     """What the fullest rank loads of `tensors`."""
     tied = not any(_OUTPUT.search(tensor.name) for tensor in tensors)
-    sums = [[0.0, 0.0, 0.0] for _ in split.stages]
+    one, tp = len(split.stages) == 1, split.tp
+    held, towers = [0.0] * len(split.stages), [0] * len(split.stages)
     for tensor in tensors:
-        layer = _layer(tensor.name)
-        tower = is_tower(tensor.name)
-        if not tower and not split.drafts and is_draft(tensor.name, split.layers):
+        name = tensor.name
+        if _kind(name) == "tower":
+            towers[0] += tensor.bytes
             continue
-        part = _fraction(tensor, split, layer, tower)
-        kept = (1 / split.tp, part, 1.0) if tower else (part, part, part)
-        for stage in _stages(tensor.name, None if tower else layer, split, tied):
-            sums[stage] = [total + tensor.bytes * ratio for total, ratio in zip(sums[stage], kept, strict=True)]
-    low, middle, high = max(sums, key=lambda found: found[1])
-    return Share(round(low), round(middle), round(high))
+        layer = _layer(name)
+        if not split.drafts and _drafts(name, layer, split.layers):
+            continue
+        part = tensor.bytes * _fraction(tensor, split, layer)
+        for stage in (0,) if one else _stages(name, layer, split, tied):
+            held[stage] += part
+    fullest = max(range(len(held)), key=lambda stage: held[stage] + towers[stage] / tp)
+    least = round(held[fullest] + towers[fullest] / tp)
+    return Share(least, least, round(held[fullest] + towers[fullest]))
 
 
 def is_tower(name: str) -> bool:
     """Whether a tensor belongs to an encoder of images or sound, or leads from it to the language model."""
-    return _TOWER.search(name) is not None
+    return _kind(name) == "tower"
 
 
 def is_draft(name: str, layers: int) -> bool:
     """Whether a tensor belongs to a layer that only drafts (multi-token prediction)."""
-    if name.startswith(("mtp.", "model.mtp.", "language_model.mtp.")) or ".mtp." in name:
-        return True
-    layer = _layer(name)
-    return layer is not None and layer >= layers
+    return _drafts(name, _layer(name), layers)
 
 
+def _drafts(name: str, layer: int | None, layers: int) -> bool:
+    return (layer is not None and layer >= layers) or (
+        "mtp." in name and (name.startswith(("mtp.", "model.mtp.")) or ".mtp." in name)
+    )
+
+
+_Kind = Literal["tower", "experts", "copied", "vocabulary", "keys_values", "fused", "other"]
+_PATTERNS: tuple[tuple[_Kind, re.Pattern[str]], ...] = (
+    ("tower", _TOWER),
+    ("experts", _EXPERTS),
+    ("copied", _COPIED),
+    ("vocabulary", _VOCABULARY),
+    ("keys_values", _KEYS_VALUES),
+    ("fused", _FUSED),
+)
+"""The first that a name matches says how it is split."""
+
+
+@lru_cache(maxsize=1 << 16)
+def _kind(name: str) -> _Kind:
+    return next((kind for kind, pattern in _PATTERNS if pattern.search(name)), "other")
+
+
+@lru_cache(maxsize=1 << 16)
 def _layer(name: str) -> int | None:
     found = _LAYER.search(name)
     return int(found[1]) if found else None
@@ -104,21 +131,17 @@ def _stages(name: str, layer: int | None, split: Split, tied: bool) -> list[int]
     return [0]
 
 
-def _fraction(tensor: Tensor, split: Split, layer: int | None, tower: bool) -> float:
+def _fraction(tensor: Tensor, split: Split, layer: int | None) -> float:
     """The share of a tensor that one rank of its stage holds."""
-    name, tp = tensor.name, split.tp
-    if tower:
-        return 1 / tp
-    if _EXPERTS.search(name):
+    tp, kind = split.tp, _kind(tensor.name)
+    kv_heads = split.kv_heads.get(layer, tp) if layer is not None else tp
+    if kind == "experts":
         return 1 / split.experts
-    if _COPIED.search(name):
-        return 1
-    if _VOCABULARY.search(name):
+    if kind == "vocabulary":
         padded = -(-tensor.rows // _VOCABULARY_UNIT) * _VOCABULARY_UNIT
         return padded / tensor.rows / tp
-    kv_heads = split.kv_heads.get(layer, tp) if layer is not None else tp
-    if _KEYS_VALUES.search(name):
+    if kind == "keys_values":
         return 1 / min(tp, kv_heads)
-    if _FUSED.search(name) and split.heads is not None and kv_heads < tp:
+    if kind == "fused" and split.heads is not None and kv_heads < tp:
         return (split.heads / tp + 2) / (split.heads + 2 * kv_heads)
-    return 1 if tensor.columns == 1 else 1 / tp
+    return 1 if kind == "copied" or tensor.columns == 1 else 1 / tp
