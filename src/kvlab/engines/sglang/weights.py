@@ -6,7 +6,7 @@ import msgspec
 
 from kvlab.core.engine import Deployment
 from kvlab.core.model import Model, Tensor
-from kvlab.core.sharding import Split, share
+from kvlab.core.sharding import Split, is_draft, share
 from kvlab.core.taken import Taken
 from kvlab.core.units import GIB, MIB
 from kvlab.engines.sglang.drafts import draft_rows
@@ -41,8 +41,13 @@ def rank_weights(deployment: Deployment) -> Taken:
         bytes=found.bytes,
         high=round(found.high * (1 + error) * spread),
         kind="computed" if exact else "estimated",
-        because=f"{weights.because}{shared}",
+        because=f"{weights.because}{shared}{_left_out(weights.tensors, _split(deployment, ask.tp or 1))}",
     )
+
+
+def _left_out(tensors: tuple[Tensor, ...], split: Split) -> str:
+    unused = sum(tensor.bytes for tensor in tensors if not split.drafts and is_draft(tensor.name, split.layers))
+    return f"; {unused / GIB:.2f} GiB of draft layers are not loaded" if unused else ""
 
 
 def _split(deployment: Deployment, tp: int) -> Split:
