@@ -186,6 +186,12 @@ def test_doubts_and_errors_stay_short(tmp_path: Path) -> None:
     assert len(str(caught.value)) <= 1200
 
 
+@pytest.mark.parametrize("pattern", ["re:" + ".*" * 12 + "z", "re:" + ".?" * 60 + "z", "*a" * 9, "re:(a*)*z", "re:("])
+def test_patterns_made_to_take_for_ever(tmp_path: Path, pattern: str) -> None:
+    scheme = {"quant_method": "fp8", "modules_to_not_convert": [pattern]}
+    assert source.load(config(tmp_path, quantization_config=scheme)).weights is None
+
+
 @pytest.mark.parametrize("digits", [20, 400, 4000, 5000])
 def test_numbers_of_many_digits(tmp_path: Path, digits: int) -> None:
     path = tmp_path / "a.json"

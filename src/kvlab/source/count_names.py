@@ -7,7 +7,9 @@ import re
 import msgspec
 
 _REPEATED_GROUP = re.compile(r"\)[*+{]")
-_MAX_PATTERN = 400
+_UNBOUNDED = re.compile(r"[*+{]|(?<!\()\?")
+_MAX_PATTERN, _MOST_UNBOUNDED, _MOST_NAMES = 400, 5, 20_000
+"""Published patterns repeat twice; matching takes time that grows with a power of the repetitions."""
 
 
 class Names(msgspec.Struct, frozen=True):
@@ -30,8 +32,12 @@ class Names(msgspec.Struct, frozen=True):
 def names(listed: list[object] | None) -> Names | None:
     """The names in a config's list; None for a list with an entry that cannot be read."""
     exact, words, patterns = set(), set(), []
+    if listed is not None and len(listed) > _MOST_NAMES:
+        return None
     for entry in listed or []:
         if not isinstance(entry, str) or len(entry) > _MAX_PATTERN:
+            return None
+        if len(_UNBOUNDED.findall(entry)) > _MOST_UNBOUNDED:
             return None
         if entry.startswith("re:"):
             if _REPEATED_GROUP.search(entry):
