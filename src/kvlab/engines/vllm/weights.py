@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from kvlab.core.engine import Deployment
-from kvlab.core.model import Tensor
+from kvlab.core.model import Model, Tensor
+from kvlab.core.plan import Ask
 from kvlab.core.sharding import Split, is_draft, share
 from kvlab.core.taken import Taken
 from kvlab.core.units import GIB
@@ -15,6 +16,8 @@ from kvlab.engines.vllm.groups import stages
 _FUSED_LATENT = "kv_b_proj"
 _PADDED_HIGH = 1.1
 """MXFP4 experts are padded to their kernels' tiles: 5 % for gpt-oss-20b, 8.5 % for gpt-oss-120b in public logs."""
+_COUNTED = 0.01
+"""Share by which a count of parameters may be too high; towers that were not counted only add."""
 _CONVERTED_HIGH = 1.02
 """Quantised matrices are repacked for their kernels, with scales in the kernel's own form."""
 
@@ -40,19 +43,26 @@ def rank_weights(deployment: Deployment) -> Taken:
         drafts=drafts,
     )
     found = share((*weights.tensors, *_absorbed(weights.tensors)), split)
-    spread = _spread(model.weight_format)
+    spread, kept = _spread(model.weight_format), _kept(model, ask)
     known = weights.kind != "estimated"
-    error = 0.0 if known else (weights.high or weights.bytes) / weights.bytes - 1
+    more = 0.0 if known else max(0.0, (weights.high or weights.bytes) / max(1, weights.bytes) - 1)
     ranks = tp * ask.pp
     shared = f", split over {ranks} GPUs with copies of norms, routers and scarce KV heads" if ranks > 1 else ""
+    halved = "; loaded in 16 bits a value (--dtype auto)" if kept != 1 else ""
     return Taken(
         name="weights",
-        low=round(found.low * (1 - error)),
-        bytes=found.bytes,
-        high=round(found.high * (1 + error) * spread),
-        kind="computed" if known and spread == 1 and found.low == found.high else "estimated",
-        because=f"{weights.because}{shared}{_left_out(weights.tensors, split)}",
+        low=round(found.low * kept * (1 - min(more, _COUNTED))),
+        bytes=round(found.bytes * kept),
+        high=round(found.high * kept * (1 + more) * spread),
+        kind="computed" if known and spread == kept == 1 and found.low == found.high else "estimated",
+        because=f"{weights.because}{shared}{_left_out(weights.tensors, split)}{halved}",
     )
+
+
+def _kept(model: Model, ask: Ask) -> float:
+    """The share of a plain float32 checkpoint that is loaded: `--dtype auto` makes 16-bit values of it."""
+    plain = model.dtype == "float32" and model.weight_format is None
+    return 0.5 if plain and ask.arg("dtype") not in ("float32", "float") else 1.0
 
 
 def _absorbed(tensors: tuple[Tensor, ...]) -> list[Tensor]:
