@@ -233,7 +233,7 @@ def _range_doubt(
         return ()
     text = (
         f"the pool is an estimate between {size(max(0, pool.low))} and {size(pool.high)}: {carved.context:,} tokens fit"
-        " at one end and not at the other; kvlab check of a first start tells, then give --overhead-gib"
+        " at one end and not at the other; kvlab check --learn of a first start tells"
     )
     return (Doubt("pool", text),)
 
