@@ -114,9 +114,15 @@ def text_of(line: bytes) -> str:
     return text
 
 
+def plain(text: str) -> str:
+    """`text` with control characters written out (\\x1b, \\u202e); a tab is a space."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text.replace("\t", " "))
+
+
 def shown(text: str, at: int, limit: int = 400) -> str:
-    """What a person is shown of a line: at most `limit` characters around `at`, control characters written out."""
+    """What a person is shown of a line: at most `limit` of its characters around `at`."""
     start = max(0, min(at - limit // 4, len(text) - limit))
-    part = text[start : start + limit]
-    plain = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in part.replace("\t", " "))
-    return f"{'... ' if start else ''}{plain.strip()}{' ...' if start + limit < len(text) else ''}"
+    part = plain(text[start : start + limit]).strip()
+    return f"{'... ' if start else ''}{part}{' ...' if start + limit < len(text) else ''}"

@@ -14,7 +14,7 @@ from kvlab.core.errors import BadInput, nearest
 from kvlab.core.needles import needles
 from kvlab.core.observation import Failure
 from kvlab.core.rule import SYMPTOM, Advice, Case, Explain, Finding, Hit, Page, Rule, RuleList, Stage, Tally
-from kvlab.logtext import blocks, line_around, opened, shown, text_of
+from kvlab.logtext import blocks, line_around, opened, plain, shown, text_of
 
 _LOOK_LINES = 2000
 """Lines among which the first recognisable one must stand."""
@@ -69,7 +69,7 @@ def page(code: str) -> Page:
     named = {name for sign in symptoms for name in sign.engines} | {
         name
         for name in engines.names()
-        if rule.failures and any(failure.code in rule.failures for failure in engines.failures(name).rules)
+        if any(failure.code in (code, *rule.failures) for failure in engines.failures(name).rules)
     }
     anyone = any(not sign.engines for sign in symptoms)
     return msgspec.structs.replace(rules.page(code), engines=() if anyone else tuple(sorted(named)))
@@ -111,8 +111,11 @@ def _watches() -> tuple[_Watch, ...]:
 @cache
 def _of_failures() -> dict[str, tuple[str, ...]]:
     """Codes of the engines' failures -> the rules whose symptom they are."""
-    named = {failure for rule in _all_rules().values() for failure in rule.failures}
-    return {name: tuple(code for code, rule in _all_rules().items() if name in rule.failures) for name in named}
+    found: dict[str, list[str]] = {}
+    for code, rule in _all_rules().items():
+        for failure in {code, *rule.failures}:
+            found.setdefault(failure, []).append(code)
+    return {failure: tuple(codes) for failure, codes in found.items()}
 
 
 @cache
@@ -180,8 +183,9 @@ class _Scan:
             engine = self.engine or (watch.engine if len(writers) == 1 else None)
             if not watch.stages or self._stage in watch.stages:
                 hit = Hit(
-                    line=shown(text, match.start()),
+                    line=text,
                     number=number,
+                    at=match.start(),
                     stage=self._stage,
                     groups={name: value for name, value in match.groupdict().items() if value is not None},
                     engine=engine,
@@ -228,12 +232,12 @@ def _finding(code: str, rule: Rule, case: Case) -> Finding | None:
         code=code,
         title=title,
         certainty=rule.certainty,
-        line=case.first.line,
+        line=shown(case.first.line, case.first.at),
         line_number=case.first.number,
         count=case.count(),
         engine=case.first.engine,
-        why=advice.why,
-        do=advice.do,
+        why=plain(advice.why),
+        do=tuple(map(plain, advice.do)),
     )
 
 

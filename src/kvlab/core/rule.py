@@ -31,7 +31,10 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """One line that a sign matched."""
 
     line: str
+    """As it was read, or the part of a very long one; it may hold control characters."""
     number: int
+    at: int = 0
+    """Where in the line the sign begins."""
     stage: Stage = ""
     groups: Mapping[str, str] = {}
     engine: str | None = None
@@ -101,7 +104,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     cost: Cost
     signs: tuple[Sign, ...] = ()
     failures: tuple[str, ...] = ()
-    """Codes of the engines' own failures (errors.py) whose lines show this symptom too."""
+    """Codes of the engines' own failures (errors.py) whose lines show this symptom, beside those of the same code."""
     stages: tuple[Stage, ...] = ()
     """How far the start must have come for a line to count; none: it counts at any time."""
     least: int = 1

@@ -34,7 +34,7 @@ def _advise(case: Case, advice: Advice) -> Advice:
 
 RULE = Rule(
     cost="machine",
-    failures=("architecture_unknown", "architecture_not_supported", "unknown_architecture"),
+    failures=("architecture_not_supported", "unknown_architecture"),
     signs=(Sign(pattern=re.compile(r"unknown model architecture: '[^']+'"), engines=("llamacpp",)),),
     advise=_advise,
 )

@@ -20,5 +20,5 @@ from kvlab.core.rule import Rule
 
 RULE = Rule(
     cost="setting",
-    failures=("cache_dtype_refused", "cache_type_refused"),
+    failures=("cache_type_refused",),
 )

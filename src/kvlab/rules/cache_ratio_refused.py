@@ -17,4 +17,4 @@ from __future__ import annotations
 
 from kvlab.core.rule import Rule
 
-RULE = Rule(cost="setting", failures=("cache_ratio_refused",))
+RULE = Rule(cost="setting")

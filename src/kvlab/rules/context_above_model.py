@@ -32,4 +32,4 @@ def _advise(case: Case, advice: Advice) -> Advice:
     return advice.replaced(why, f"lower --max-model-len (--context-length) to {found['own'][:18]}", drop=1)
 
 
-RULE = Rule(cost="trade", failures=("context_above_model",), advise=_advise)
+RULE = Rule(cost="trade", advise=_advise)

@@ -63,6 +63,6 @@ def _advise(case: Case, advice: Advice) -> Advice:
 
 RULE = Rule(
     cost="trade",
-    failures=("context_larger_than_pool", "window_pool_too_small"),
+    failures=("window_pool_too_small",),
     advise=_advise,
 )

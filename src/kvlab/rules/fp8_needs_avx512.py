@@ -15,4 +15,4 @@ from __future__ import annotations
 
 from kvlab.core.rule import Rule
 
-RULE = Rule(cost="setting", failures=("fp8_needs_avx512",))
+RULE = Rule(cost="setting")

@@ -41,4 +41,4 @@ def _advise(case: Case, advice: Advice) -> Advice:
     )
 
 
-RULE = Rule(cost="setting", failures=("free_memory_below_util",), advise=_advise)
+RULE = Rule(cost="setting", advise=_advise)

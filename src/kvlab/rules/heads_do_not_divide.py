@@ -30,4 +30,4 @@ def _advise(case: Case, advice: Advice) -> Advice:
     return advice.replaced(f"{heads} heads do not divide by {asked}", f"a tensor-parallel size of {sizes}", drop=1)
 
 
-RULE = Rule(cost="setting", failures=("heads_do_not_divide",), advise=_advise)
+RULE = Rule(cost="setting", advise=_advise)

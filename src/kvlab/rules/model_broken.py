@@ -22,7 +22,6 @@ from kvlab.core.rule import Rule, Sign
 
 RULE = Rule(
     cost="setting",
-    failures=("model_broken",),
     signs=(
         Sign(
             pattern=re.compile(

@@ -21,7 +21,6 @@ from kvlab.core.rule import Rule, Sign
 
 RULE = Rule(
     cost="setting",
-    failures=("model_does_not_load",),
     signs=(Sign(pattern=re.compile(r"llama runner process has terminated"), engines=("ollama",)),),
     consequence=True,
 )

@@ -21,6 +21,5 @@ from kvlab.core.rule import Rule, Sign
 
 RULE = Rule(
     cost="setting",
-    failures=("model_gated",),
     signs=(Sign(pattern=re.compile(r"40[13] Client Error.{0,200}huggingface\.co/")),),
 )

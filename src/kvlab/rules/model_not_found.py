@@ -23,7 +23,6 @@ from kvlab.core.rule import Rule, Sign
 
 RULE = Rule(
     cost="setting",
-    failures=("model_not_found",),
     signs=(
         Sign(
             pattern=re.compile(r"model '[^']+' not found, try pulling it first|model \S+ not found, try"),

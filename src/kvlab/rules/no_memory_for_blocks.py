@@ -39,6 +39,6 @@ def _advise(case: Case, advice: Advice) -> Advice:
 
 RULE = Rule(
     cost="setting",
-    failures=("no_memory_for_blocks", "no_memory_for_pool", "no_memory_for_runtime", "no_memory_for_state"),
+    failures=("no_memory_for_pool", "no_memory_for_runtime", "no_memory_for_state"),
     advise=_advise,
 )

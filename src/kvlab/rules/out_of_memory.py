@@ -21,7 +21,6 @@ from kvlab.rules._memory import OUT_OF_MEMORY, with_sizes
 
 RULE = Rule(
     cost="setting",
-    failures=("out_of_memory",),
     signs=OUT_OF_MEMORY,
     stages=("",),
     advise=with_sizes,

@@ -34,7 +34,6 @@ def _advise(case: Case, advice: Advice) -> Advice:
 
 RULE = Rule(
     cost="setting",
-    failures=("port_in_use",),
     signs=(Sign(pattern=re.compile(r"listen tcp \S+: bind: Only one usage of each socket"), engines=("ollama",)),),
     advise=_advise,
 )

@@ -23,7 +23,6 @@ from kvlab.core.rule import Rule, Sign
 
 RULE = Rule(
     cost="setting",
-    failures=("quantised_values_need_flash_attention",),
     signs=(
         Sign(
             pattern=re.compile(r"quantized V cache was requested, but this requires Flash Attention"),

@@ -16,4 +16,4 @@ from __future__ import annotations
 
 from kvlab.core.rule import Rule
 
-RULE = Rule(cost="setting", failures=("runner_missing",))
+RULE = Rule(cost="setting")

@@ -17,4 +17,4 @@ from __future__ import annotations
 
 from kvlab.core.rule import Rule
 
-RULE = Rule(cost="setting", failures=("unbalanced_memory",))
+RULE = Rule(cost="setting")
