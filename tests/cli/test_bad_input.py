@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+LLAMA_LOG = Path(__file__).parents[1] / "golden" / "llamacpp" / "q8_0_8192_auto4_unified.log"
 CONFIG = {
     "architectures": ["Qwen3ForCausalLM"],
     "model_type": "qwen3",
@@ -188,6 +190,49 @@ def test_an_empty_prompts_file(tmp_path: Path) -> None:
 def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
     line = refused("plan", config(tmp_path), "-o", tmp_path / "no" / "folder" / "plan.json")
     assert "folder" in line
+
+
+@pytest.mark.parametrize(("verb", "name"), [("plan", ""), ("plan", "."), ("plan", "no/x.json"), ("compare", "")])
+def test_an_output_that_is_no_file(tmp_path: Path, verb: str, name: str) -> None:
+    words: list[str | Path] = [config(tmp_path)] if verb == "plan" else ["a.json", "b.json"]
+    assert refused(verb, *words, "-o", name and tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["pipe", "/dev/zero"])
+def test_pipes_and_devices_are_no_inputs(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    path = Path(name) if name.startswith("/") else tmp_path / name
+    for words in (("plan", path), ("check", path), ("check", LLAMA_LOG, "--plan", path), ("compare", path, path)):
+        assert str(path) in refused(*words)
+    assert str(path) in refused("bench", "http://127.0.0.1:9", "--prompts", path)
+
+
+def test_the_log_of_another_engine(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    kvlab("plan", config(tmp_path), "--pool-gib", "10", "-o", plan)
+    assert "is a log of" in refused("check", LLAMA_LOG, "--plan", plan)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["--engine-arg", "kv-cache-dtyp=fp8"], "--kv-dtype"),
+        (["--engine-arg", "hf-overrides={"], "JSON object"),
+        (["--engine-version", "abc"], "0.32.0"),
+        (["--engine", "llamacpp", "--engine-version", "0.0"], "b11549"),
+        (["--context", "9" * 400], "--context"),
+    ],
+)
+def test_arguments_that_an_engine_would_not_take(tmp_path: Path, words: list[str], hint: str) -> None:
+    line = refused("plan", config(tmp_path), *words)
+    assert hint in line
+    assert len(line) < 400
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:9", "a" * 64 + ".example", "127.0.0.1:99999"])
+def test_a_password_in_an_address_is_not_repeated(host: str) -> None:
+    for words in (["bench", "--num-prompts", "1"], ["prefix"], ["check"], ["quality", f"http://me:s3cret@{host}2"]):
+        assert "s3cret" not in refused(*words, f"http://me:s3cret@{host}")
 
 
 def test_a_lab_with_other_settings_is_left_alone(tmp_path: Path, gemma: Path) -> None:

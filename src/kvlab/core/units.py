@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvlab.core.errors import BadInput
+from kvlab.core.errors import BadInput, shortened
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -28,9 +28,9 @@ def parse_tokens(text: str, what: str) -> int:
     try:
         tokens = round(float(digits) * scale)
     except (ValueError, OverflowError):
-        raise BadInput(f"{what} {text!r} is not a number of tokens; write 32768 or 32k") from None
+        raise BadInput(f"{what} {shortened(text)!r} is not a number of tokens; write 32768 or 32k") from None
     if tokens < 1:
-        raise BadInput(f"{what} {text!r} must be at least 1 token")
+        raise BadInput(f"{what} {shortened(text)!r} must be at least 1 token")
     return tokens
 
 
