@@ -17,9 +17,7 @@ _WEIGHT_ONLY = ("awq", "awq_marlin", "gptq", "gptq_marlin", "bitsandbytes", "ggu
 
 def expected(loaded: Loaded, planner: Planner, deployment: Deployment, carved: Carved) -> Speed | None:
     """The plan's speed at batch 1 and at the planned concurrency; None without a GPU."""
-    from kvlab.facts import efficiency
-
-    gpu, weights, ask = deployment.gpu, deployment.weights, deployment.ask
+    gpu, weights = deployment.gpu, deployment.weights
     if gpu is None:
         return None
     read = weights.bytes if weights is not None and weights.kind != "estimated" else None
@@ -27,11 +25,22 @@ def expected(loaded: Loaded, planner: Planner, deployment: Deployment, carved: C
     if work is None:
         text = "the matrices of this model are not known here, so neither are the bytes and operations of a token"
         return Speed(context=carved.context, active_parameters=None, doubts=(Doubt("speed", text),))
-    gguf = loaded.model.weight_format == "gguf"
+    try:
+        return _expected(work, gpu, planner, deployment, carved)
+    except ArithmeticError:
+        text = "the sizes of this model are beyond any that a speed could be told for"
+        return Speed(context=carved.context, active_parameters=None, doubts=(Doubt("speed", text),))
+
+
+def _expected(work: Work, gpu: Gpu, planner: Planner, deployment: Deployment, carved: Carved) -> Speed:
+    from kvlab.facts import efficiency
+
+    ask, model = deployment.ask, deployment.model
+    gguf = model.weight_format == "gguf"
     bits = _bits(work)
     decoding = efficiency.DECODE_QUANTISED if bits < efficiency.FEW_BITS else efficiency.DECODE
     prefilling = efficiency.PREFILL_GGUF if gguf else efficiency.PREFILL
-    rates = _rates(gpu, loaded.model, bits)
+    rates = _rates(gpu, model, bits)
     machine = Machine(
         tp=ask.tp or 1,
         pp=ask.pp,

@@ -37,7 +37,7 @@ def work(config: Config, layout: Layout, weights_bytes: int | None) -> Work | No
         parts = count_model.trunk(described, tied(root, described))
         per_token = widths.experts_per_token(language)
         return _work(described, parts, _sizes(root, language, parts, weights_bytes), per_token, layout)
-    except (KvlabError, IndexError):
+    except (KvlabError, IndexError, ArithmeticError):
         return None
 
 
