@@ -20,7 +20,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", help="a Hub id, a folder, a config.json or a .gguf file")
     add_arguments(parser)
     parser.add_argument(
-        "--strict", action="store_true", help="exit 1 unless one request, and all --users, fit without a doubt"
+        "--strict",
+        action="store_true",
+        help="exit 1 unless one request, and all --users, fit without a doubt (without --gpu: on some GPUs)",
     )
     backwards = parser.add_argument_group("which GPUs (--users without --gpu, or with --gpu 'h100*,mi3*' or 'amd,')")
     backwards.add_argument(
@@ -66,6 +68,8 @@ def _run(options: argparse.Namespace) -> Answer:
         return terminal.plan(plan)
 
     short = plan.verdict.code != "fits" or plan.verdict.holds_users is False
+    if plan.candidates is not None:  # then the question was which GPUs
+        short = not any(row.verdict == "holds" for row in plan.candidates.rows)
     failed = options.strict and (short or plan.doubts)
     return Answer(plan, show, exit_code=1 if failed else 0)
 
