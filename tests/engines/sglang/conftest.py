@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -26,8 +28,27 @@ def _gpu(capability: tuple[int, int] | None = (9, 0), gibibytes: float = 80, nam
     )
 
 
-def _deploy(config: str, ask: Ask, pool: int | None = None, gpu: Gpu | None = None) -> Deployment:
-    loaded = source.load(str(ROOT / "configs" / config))
+@cache
+def _loaded(config: str, overrides: str) -> source.Loaded:
+    path = ROOT / "configs" / config
+    if not overrides:
+        return source.load(str(path))
+    whole = json.loads(path.read_text())
+    whole.get("text_config", whole).update(json.loads(overrides))
+    with TemporaryDirectory() as folder:
+        changed = Path(folder) / config
+        changed.write_text(json.dumps(whole))
+        return source.load(str(changed))
+
+
+def _deploy(
+    config: str,
+    ask: Ask,
+    pool: int | None = None,
+    gpu: Gpu | None = None,
+    overrides: dict[str, object] | None = None,
+) -> Deployment:
+    loaded = _loaded(config, json.dumps(overrides) if overrides else "")
     return Deployment(model=loaded.model, layout=loaded.layout, ask=ask, gpu=gpu, pool_bytes=pool)
 
 
@@ -45,7 +66,7 @@ def gpu() -> Callable[..., Gpu]:
 
 @pytest.fixture(scope="session")
 def deploy() -> Callable[..., Deployment]:
-    """A deployment of a published config: (config, ask, pool bytes, GPU)."""
+    """A deployment of a published config: (config, ask, pool bytes, GPU, keys to change in it)."""
     return _deploy
 
 

@@ -54,7 +54,7 @@ def test_sizes_are_those_the_logs_printed(receipts: list[dict[str, Any]], carve:
         limits = [("max-total-tokens", str(row["tokens"]))]
         if "slots" in row:
             limits.append(("max-mamba-cache-size", str(row["slots"])))
-        carved = carve(row["config"], asked(row, *limits), 400 * GIB, card(row, gpu))
+        carved = carve(row["config"], asked(row, *limits), 400 * GIB, card(row, gpu), row.get("overrides"))
         assert expected(carved, "kv_tokens") == row["tokens"], row["id"]
         names = {"k_gib": "kv_k_bytes", "v_gib": "kv_v_bytes", "kv_gib": "kv_bytes"}
         for key, name in {**names, "conv_gib": "kv_conv_bytes", "ssm_gib": "kv_ssm_bytes"}.items():
@@ -71,7 +71,9 @@ def test_tokens_follow_from_the_printed_size(receipts: list[dict[str, Any]], car
         size = sum(row.get(key, 0) for key in ("k_gib", "v_gib", "kv_gib", "both_gib"))
         states = ((row["conv_gib"] + row["ssm_gib"]) * GIB) if "slots" in row else 0
         slots = (("max-mamba-cache-size", str(row["slots"])),) if "slots" in row else ()
-        carved = carve(row["config"], asked(row, *slots), round(size * GIB + states), card(row, gpu))
+        carved = carve(
+            row["config"], asked(row, *slots), round(size * GIB + states), card(row, gpu), row.get("overrides")
+        )
         capacity = carved.capacity
         assert capacity is not None
         printed = 0.02 / size if not states else 0.03 / size
@@ -79,18 +81,19 @@ def test_tokens_follow_from_the_printed_size(receipts: list[dict[str, Any]], car
 
 
 def test_one_pool_gives_both_the_slots_and_the_tokens(receipts: list[dict[str, Any]], carve: Carve, gpu: Gpus) -> None:
-    """Hybrids: the pool that holds the logged tokens also gives the logged number of state slots."""
+    """Hybrids: what was allocated in all, split anew, gives the logged slots and the logged tokens, both exactly."""
     split = [row for row in receipts if row.get("split")]
-    assert len(split) == 2
+    assert len(split) == 3
     for row in split:
-        low, high = 0, 400 * GIB
-        while low < high:
-            middle = (low + high) // 2
-            capacity = carve(row["config"], asked(row), middle, card(row, gpu)).capacity
-            assert capacity is not None
-            low, high = (middle + 1, high) if capacity.tokens < row["tokens"] else (low, middle)
-        found = carve(row["config"], asked(row), low, card(row, gpu))
-        assert expected(found, "kv_state_slots") == row["slots"], row["id"]
+        limits = (("max-mamba-cache-size", str(row["slots"])), ("max-total-tokens", str(row["tokens"])))
+        said = carve(row["config"], asked(row, *limits), 400 * GIB, card(row, gpu), row.get("overrides"))
+        slot = (expected(said, "kv_conv_bytes") + expected(said, "kv_ssm_bytes")) / (row["slots"] + 1)
+        spare = 0 if row.get("version") == "0.5.10" else 1  # 0.5.17 and later pay for the spare slot too
+        allocated = round(row["tokens"] * said.kv.bytes_per_token + (row["slots"] + spare) * slot)
+        found = carve(row["config"], asked(row), allocated, card(row, gpu), row.get("overrides"))
+        assert (expected(found, "kv_state_slots"), expected(found, "kv_tokens")) == (row["slots"], row["tokens"])
+        if "running" in row:
+            assert expected(found, "max_running_requests") == row["running"], row["id"]
 
 
 def test_qwq_is_planned_from_what_was_free(carve: Carve, gpu: Gpus) -> None:

@@ -108,9 +108,7 @@ REFUSALS = {
     "window_pool_too_small": (
         "ValueError: SWA pool (1368 tokens) cannot hold even one request: the prefill admission floor is ...",
     ),
-    "host_memory": (
-        "ValueError: Not enough host memory available. Requesting 100.00 GB but only have 51.20 GB free.",
-    ),
+    "host_memory": ("ValueError: Not enough host memory available. Requesting 100.00 GB but only have 51.20 GB free.",),
     "unbalanced_memory": (
         "ValueError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes. ",
     ),

@@ -64,6 +64,23 @@ def test_states_and_the_pools_of_a_draft_are_told_apart(golden: Path) -> None:
     assert found["kv_cache_dtype"] == "bfloat16"
 
 
+def test_hybrid_start_on_two_ranks(golden: Path) -> None:
+    found = says((golden / "qwen3.5_9b_tp2.log").read_text())
+    assert (found["kv_state_slots"], found["kv_tokens"], found["max_running_requests"]) == (186, 327310, 62)
+    assert (found["kv_k_bytes"], found["kv_v_bytes"]) == (gib(2.5), gib(2.5))
+    assert (found["kv_conv_bytes"], found["kv_ssm_bytes"]) == (gib(0.10), gib(4.38))
+    assert (found["free_before_load_bytes"], found["free_after_load_bytes"]) == (gib(22.93), gib(14.08))
+    assert (found["graph_bytes"], found["weights_bytes"]) == (gib(0.26), gib(8.85))
+    assert "draft_kv_bytes" not in found
+
+
+def test_a_draft_loaded_before_the_pools_is_part_of_the_same_start(golden: Path) -> None:
+    found = says((golden / "flash_draft_2026.log").read_text())
+    assert (found["kv_tokens"], found["kv_k_bytes"]) == (159552, gib(1.83))
+    assert (found["weights_bytes"], found["graph_bytes"]) == (gib(82.97), gib(0.11))
+    assert found["free_after_load_bytes"] == gib(29.01)
+
+
 def test_hybrid_start_without_ranks(golden: Path) -> None:
     found = says((golden / "nemotron_hybrid.log").read_text())
     assert (found["kv_state_slots"], found["kv_tokens"], found["max_running_requests"]) == (48, 2618868, 48)
