@@ -43,6 +43,8 @@ def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
 def check_target(path: str | os.PathLike[str]) -> None:
     """Raises BadInput when nothing could be written to `path`: to be asked before the work whose result goes there."""
     name = os.fspath(path)
+    if "\0" in name:
+        raise BadInput(f"{name!r} is no name of a file; choose another -o")
     folder = os.path.dirname(os.path.realpath(name)) if name else ""
     if not name:
         raise BadInput("the output file has no name; give one, as in -o result.json")

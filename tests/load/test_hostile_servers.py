@@ -297,5 +297,12 @@ def test_a_password_is_sent_and_shown_nowhere(guarded: Scripted, capsys: pytest.
         assert base64.b64encode(b"me:s3cr@t").decode() not in line
 
 
+def test_a_key_that_no_header_can_carry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVLAB_API_KEY", "one\ntwo")
+    with pytest.raises(BadInput, match="KVLAB_API_KEY holds a line break") as refused:
+        read_server("http://127.0.0.1:9")
+    assert "two" not in str(refused.value)
+
+
 def test_limits_are_far_above_real_pages() -> None:
     assert min(pages.MODELS_BYTES, pages.METRICS_BYTES, pages.TOKENS_BYTES) >= 1 << 22

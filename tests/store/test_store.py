@@ -73,6 +73,11 @@ def test_errors_name_the_users_path(tmp_path: Path, name: str) -> None:
 def test_a_target_is_looked_at_before_the_work(tmp_path: Path) -> None:
     store.check_target(tmp_path / "result.json")
     store.check_target("/dev/null")
-    for bad, words in (("", "no name"), (tmp_path, "is a folder"), (tmp_path / "no" / "x.json", "no folder")):
+    for bad, words in (
+        ("", "no name"),
+        (tmp_path, "is a folder"),
+        (tmp_path / "no" / "x.json", "no folder"),
+        ("a\0b", "no name"),
+    ):
         with pytest.raises(BadInput, match=words):
             store.check_target(bad)

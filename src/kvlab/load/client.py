@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kvlab.core.errors import BadInput
 from kvlab.core.measure import RequestRow
 from kvlab.load.address import authorization
 from kvlab.load.pages import without_secrets
@@ -40,8 +41,14 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def api_key() -> str | None:
-    """The API key from the environment; it goes into the request header and nowhere else."""
-    return os.environ.get(KEY_VARIABLE) or None
+    """The API key from the environment; it goes into the request header and nowhere else.
+
+    Raises BadInput for one that no header can carry.
+    """
+    key = os.environ.get(KEY_VARIABLE, "").strip()
+    if not key.isprintable():
+        raise BadInput(f"{KEY_VARIABLE} holds a line break or another control character; set it to the key alone")
+    return key or None
 
 
 class Connections:
