@@ -10,7 +10,7 @@ Do:
 - --max-num-batched-tokens of at least --max-model-len, which takes memory from the cache
 - lower --max-model-len
 
-Source: https://github.com/vllm-project/vllm/issues/2492
+Source: https://github.com/vllm-project/vllm/issues/1189
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ prompt caches live in it, and a CPU engine keeps everything there.
 Do:
 - raise the container's memory limit above the size of the weights plus the offload tiers
 - lower the tiers: llama.cpp --cache-ram, vLLM --kv-offloading-size (each rank has its part), SGLang --hicache-size
-- load fewer shards at a time: vLLM --max-parallel-loading-workers 1
 - on a CPU engine lower the context (llama.cpp -c) or VLLM_CPU_KVCACHE_SPACE
 
 Source: https://kubernetes.io/docs/tasks/configure-pod-container/assign-memory-resource/

@@ -8,7 +8,7 @@ and 10 GB are kept free. Huge pages that were set aside count as used.
 
 Do:
 - lower --hicache-size, or --hicache-ratio (2.0 if not given): ranks times the size must fit
-- leave both out from 0.5.25 on: the size is then fitted
+- leave both out from 0.5.23 on: the size is then fitted
 - free huge pages: sysctl vm.nr_hugepages=0
 - raise the container's memory limit
 

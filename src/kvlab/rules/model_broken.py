@@ -11,7 +11,7 @@ Do:
 - "invalid load key, 'v'" or a file of some hundred bytes: git lfs pull, or download with hf download
 - delete the file and fetch it again; half-written shards stay in the Hub cache
 
-Source: https://github.com/huggingface/safetensors/issues/359
+Source: https://github.com/QwenLM/Qwen3-VL/issues/264
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ end, and no checkpoint from before the difference exists, all of it is computed 
 
 Do:
 - keep the beginning of the prompt the same from turn to turn: no date, no dropped thinking, tools in one order
-- more checkpoints: --ctx-checkpoints 128, --checkpoint-min-step smaller
+- more checkpoints: --ctx-checkpoints 128, -cms smaller
 - with a window: --swa-full keeps all of it, at the price of memory
 - as many slots as there are conversations, so that they do not take each other's state
 

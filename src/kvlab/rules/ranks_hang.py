@@ -7,8 +7,7 @@ minutes, or got another request order.
 
 Do:
 - find the rank that is missing: its last line in the log, py-spy dump of each process, dmesg for Xid errors
-- slow disks: a copy of the weights on each machine's own disk, or a longer limit (SGLang --dist-timeout,
-  NCCL_TIMEOUT)
+- slow disks: a copy of the weights on each machine's own disk, or a longer limit (SGLang --dist-timeout)
 - upgrade the engine when it comes after days: several such bugs were closed
 - try --disable-custom-all-reduce
 

@@ -11,7 +11,7 @@ Do:
 - stop the request at the client: others go on
 - lower --max-model-len to what the pool holds: the tokens in "KV cache size", so that such requests are refused
 - take num_gpu_blocks_override out, or enlarge the pool
-- upgrade: later releases fail such requests
+- upgrade: some of the causes have been removed since 0.22
 
 Source: https://github.com/vllm-project/vllm/issues/39734 https://github.com/vllm-project/vllm/issues/45414
 https://github.com/vllm-project/vllm/issues/35541

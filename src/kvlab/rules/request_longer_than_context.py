@@ -13,7 +13,7 @@ Do:
   --session-len; llama.cpp divides -c by -np unless --kv-unified is given
 - kvlab plan tells the longest request that fits
 
-Source: https://github.com/ggml-org/llama.cpp/pull/16486
+Source: https://github.com/ggml-org/llama.cpp/pull/15780 https://github.com/containers/ramalama/issues/1914
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ RULE = Rule(
             ),
             engines=("sglang",),
         ),
-        Sign(pattern=re.compile(_LLAMA), engines=("llamacpp", "ollama")),
+        Sign(
+            pattern=re.compile(_LLAMA + r"|the request exceeds the available context size"),
+            engines=("llamacpp", "ollama"),
+        ),
         Sign(
             pattern=re.compile(r"total sequence length \((?P<asked>\d+)[^)]*\) exceeds (?:`?session_len)"),
             engines=("lmdeploy",),
