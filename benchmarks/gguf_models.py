@@ -100,12 +100,7 @@ JAMBA = [4, 12, 20, 28]
 DENSE = (
     Shape("llama-3.1-8b", "llama", attention(32, 32, 8, 128, vocab_size=128256)),
     Shape("qwen3-8b", "qwen3", attention(36, 32, 8, 128, context_length=40960, vocab_size=151936)),
-    Shape(
-        "phi-3.5-mini",
-        "phi3",
-        attention(32, 32, 32, 96, embedding_length=3072, attention__sliding_window=262144),
-        FUSED,
-    ),
+    Shape("phi-3-narrow", "phi3", attention(32, 8, 8, 64, embedding_length=512, attention__sliding_window=2048), FUSED),
     Shape(
         "llama-3.3-nemotron-49b",
         "deci",
@@ -228,6 +223,19 @@ LATENT = (
         | experts(),
     ),
 )
+POOLED = (
+    Shape(
+        "deepseek-v4-flash",
+        "deepseek4",
+        attention(43, 16, 1, 512, context_length=1048576, attention__sliding_window=128, rope__dimension_count=64)
+        | {"attention.compress_ratios": [0, 0, *([4, 128] * 20), 4], "attention.q_lora_rank": 64}
+        | {"attention.indexer.head_count": 4, "attention.indexer.key_length": 128, "attention.indexer.top_k": 512}
+        | {"attention.output_group_count": 8, "attention.output_lora_rank": 64, "hash_layer_count": 0}
+        | {"attention.compress_rope_freq_base": 160000.0, "hyper_connection.count": 4, "hyper_connection.epsilon": 1e-6}
+        | {"hyper_connection.sinkhorn_iterations": 20, "swiglu_clamp_exp": [10.0] * 43}
+        | experts(expert_weights_scale=1.5, expert_weights_norm=True, expert_gating_func=4),
+    ),
+)
 STATES = (
     Shape("mamba-130m", "mamba", attention(24, 0, 0, 0, embedding_length=768) | mamba(1536, 16, 0, 48)),
     Shape("mamba2-130m", "mamba2", attention(24, 0, 0, 0, embedding_length=768) | mamba(1536, 128, 1, 24)),
@@ -294,4 +302,4 @@ STATES = (
         attention(80, 64, 8, 128, context_length=1048576) | experts(residual_scale=1.0),
     ),
 )
-SHAPES = (*DENSE, *WINDOWED, *LATENT, *STATES)
+SHAPES = (*DENSE, *WINDOWED, *LATENT, *POOLED, *STATES)

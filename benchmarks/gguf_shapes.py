@@ -33,9 +33,10 @@ from kvlab.observe import read_log
 
 CONTEXT, START_SECONDS = 8192, 120.0
 STATES_A_CACHE = re.compile(
-    r"llama_kv_cache|llama_memory_recurrent|llama_context: (n_ctx|n_seq|kv_unified| +\S+ +output)|n_ctx_slot"
+    r"creating .* KV cache|KV buffer size|llama_kv_cache: size|llama_memory_recurrent: size"
+    r"|llama_dsv4_comp_state: \w+ ratio|llama_context: (n_ctx|n_ctx_seq) +=|output buffer size|n_ctx_slot ="
 )
-_SIZE = re.compile(r"kv_\w+_(bytes|cells|layers)")
+_SIZE = re.compile(r"kv_\w+_(bytes|layers)")
 
 
 class Case(NamedTuple):

@@ -134,10 +134,11 @@ def _guesses(name: str, tensors: Tensors, keys: Keys) -> Tensors:
 
 def _said_of(layer: int, keys: Keys) -> list[object]:
     """What the metadata says of one layer."""
-    count, dense = _number(keys, "block_count"), _number(keys, "leading_dense_block_count")
+    count = _number(keys, "block_count")
+    early = [layer < _number(keys, name) for name in ("leading_dense_block_count", "hash_layer_count")]
     listed = [value[layer] for value in keys.values() if isinstance(value, list) and len(value) == count]
     drafts = layer >= count - _number(keys, "nextn_predict_layers")
-    return [*listed, layer < dense, (layer + 1) % 4 == 0, (layer + 1) % 8 == 0, drafts]
+    return [*listed, *early, (layer + 1) % 4 == 0, (layer + 1) % 8 == 0, drafts]
 
 
 def _number(keys: Keys, name: str) -> int:

@@ -86,8 +86,9 @@ NO_CACHE = _names(
     "bert clef clip dream eurobert gemma-embedding jina-bert-v2 jina-bert-v3 llada llada-moe modern-bert"
     " neo-bert nomic-bert nomic-bert-moe rnd1 t5encoder wavtokenizer-dec"
 )
+POOLED = frozenset({"deepseek4"})
+"""A window in every layer, and keys compressed over many tokens in those that `compress_ratios` names."""
 NOT_PLANNED = {
-    "deepseek4": "keeps compressed caches whose layout in llama.cpp kvlab does not plan",
     "dflash": "drafts for another model and shares its layers' states",
     "eagle3": "drafts for another model",
     "gemma4-assistant": "drafts for another model and attends to its cache",
@@ -106,6 +107,16 @@ _PLAIN = _names(
 )
 """Full attention in every layer."""
 KNOWN = (
-    _PLAIN | set(WINDOWS) | LATENT | INDEXER | RECURRENT | BOTH | set(INTERVAL) | NO_HEADS | NO_CACHE | set(NOT_PLANNED)
+    _PLAIN
+    | set(WINDOWS)
+    | LATENT
+    | INDEXER
+    | RECURRENT
+    | BOTH
+    | set(INTERVAL)
+    | NO_HEADS
+    | NO_CACHE
+    | POOLED
+    | set(NOT_PLANNED)
 )
 """All that this build loads."""

@@ -15,7 +15,11 @@ from kvlab.core.config import Config
 from kvlab.core.errors import UnknownModel
 from kvlab.core.family import Family
 from kvlab.core.layout import Layout, Row, RowKind, State
+from kvlab.core.pooled import RATIOS, pooled_rows, windowed_row
 
+_INDEXER = tuple(
+    f"attention.indexer.{key}" for key in ("head_count", "top_k", "block_size", "local_blocks", "kpool_select_tail")
+)
 _TRUNK_ONLY = frozenset({"glm5-next"})
 """Hybrids whose attention cache leaves the draft layers out."""
 _DRAFTS_TOO = frozenset({"hy_v4", "minimax-m3"})
@@ -52,6 +56,8 @@ def _claims(config: Config) -> bool:
 def _layout(config: Config) -> Layout:
     arch = config.text("general.architecture") or ""
     _refuse(config, arch)
+    if arch in arches.POOLED:
+        return _compressed(config)
     blocks = _blocks(config, arch)
     groups: dict[_Kept, list[int]] = {}
     for layer, kept in (*_attention(config, arch, blocks), *_indexer(config, arch, blocks)):
@@ -72,6 +78,18 @@ def _layout(config: Config) -> Layout:
     if not rows:
         raise config.bad("attention.head_count_kv", "0 in every layer", "at least 1 in a layer that attends")
     return Layout(tuple(rows))
+
+
+def _compressed(config: Config) -> Layout:
+    """A window of latents in every layer, those of drafts too, and compressed ones by the ratio of each layer."""
+    count = config.need("block_count")
+    ratios = config.numbers(key := "attention.compress_ratios") or []
+    if len(ratios) < count or set(ratios) - {0, 1, *RATIOS}:
+        raise config.bad(key, ratios, f"a list of 0, 4 or 128 for each of {count} layers")
+    config.understood("attention.head_count", "attention.head_count_kv", "attention.value_length", *_INDEXER)
+    width, index = config.need("attention.key_length"), config.need("attention.indexer.key_length")
+    window = windowed_row(range(count), width, config.need("attention.sliding_window"))
+    return Layout((window, *pooled_rows(ratios[:count], width, index)))
 
 
 def _refuse(config: Config, arch: str) -> None:
@@ -209,8 +227,7 @@ def _indexer(config: Config, arch: str, blocks: _Blocks) -> Iterable[tuple[int, 
     """Layers with an indexer of their own: one key per token, and a value where attention keeps values."""
     if arch not in arches.INDEXER or (arch == "hy_v4" and not config.maybe("attention.indexer.top_k", least=0)):
         return
-    config.understood(*(f"attention.indexer.{key}" for key in ("head_count", "top_k", "block_size", "local_blocks")))
-    config.understood("attention.indexer.kpool_select_tail")
+    config.understood(*_INDEXER)
     width, value = config.need("attention.indexer.key_length"), 0
     if arch == "glm5-next":
         width *= 3 if config.maybe("attention.indexer.kpool", least=0) else 1  # key, gate and pooled key

@@ -75,17 +75,21 @@ class Cells(msgspec.Struct, frozen=True, kw_only=True):
     """Cells of one stream, which is what one sequence may hold."""
     ubatch: int
     swa_full: bool
+    own_streams: bool = False
+    """A stream per slot although the slots share one cache: what pooled caches always have."""
 
     @property
     def streams(self) -> int:
         """Independent caches: one for all slots, or one per slot."""
-        return 1 if self.unified else self.slots
+        return 1 if self.unified and not self.own_streams else self.slots
 
     def of(self, row: Row) -> int:
         """Cells of one stream of this row's cache."""
+        if row.pool > 1:
+            return round_up(ceil_div(self.n_ctx_seq, row.pool), PAD)
         if row.window is None or self.swa_full:
             return self.n_ctx_seq
-        windows = row.window * (self.slots if self.unified else 1)
+        windows = row.window * (self.slots if self.streams == 1 else 1)
         return round_up(min(self.n_ctx_seq, windows + self.ubatch), PAD)
 
 
@@ -97,6 +101,17 @@ def cells(n_ctx: int, slots: int, *, unified: bool, ubatch: int = UBATCH, swa_fu
     return Cells(
         slots=slots, unified=unified, n_ctx=total, n_ctx_seq=max(PAD, per_slot), ubatch=ubatch, swa_full=swa_full
     )
+
+
+def stored(layout: Layout, shape: Cells) -> Cells:
+    """The shape as the caches of this layout have it."""
+    return msgspec.structs.replace(shape, own_streams=layout.pooled)
+
+
+def check_pools(model: str, layout: Layout) -> None:
+    """Raises BadInput for pooled caches that llama.cpp stores in a way of its own."""
+    if any(row.tail is not None and row.tail.name != "window" for row in layout.rows):
+        raise BadInput(f"llama.cpp stores the pooled keys of {model} in a way of its own; plan the .gguf file")
 
 
 def check_blocks(rows: list[Row], storage: Types) -> None:
@@ -125,11 +140,21 @@ def state_bytes(rows: list[Row], slots: int, part: str | None = None) -> int:
     return values * F32_BYTES * slots
 
 
+def tail_bytes(rows: list[Row], slots: int) -> int:
+    """Bytes of what waits to be compressed, in f32."""
+    return slots * F32_BYTES * sum(len(row.layers) * row.tail.values for row in rows if row.tail is not None)
+
+
 def total_bytes(layout: Layout, shape: Cells, storage: Types) -> int:
     """Bytes of all caches and states of one server."""
+    shape = stored(layout, shape)
     attention = [row for row in layout.rows if row.kind != "state"]
     state = [row for row in layout.rows if row.kind == "state"]
-    return sum(part_bytes(attention, shape, storage)) + state_bytes(state, shape.slots)
+    return (
+        sum(part_bytes(attention, shape, storage))
+        + state_bytes(state, shape.slots)
+        + tail_bytes(attention, shape.slots)
+    )
 
 
 def most_slots(layout: Layout, storage: Types, pool: int, shape: Cells) -> int:

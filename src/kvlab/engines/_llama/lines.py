@@ -21,7 +21,16 @@ _SIZE = re.compile(
 # "llama_new_context_with_model: KV self size = 256.00 MiB, K (f16): 128.00 MiB, V (f16): 128.00 MiB" (to early 2025)
 _OLD_SIZE = re.compile(rf"KV self size\s*=\s*{_X} Mi?B, K \((\w+)\):\s*{_X} Mi?B, V \((\w+)\):\s*{_X} Mi?B")
 # "llama_kv_cache_iswa: creating     SWA KV cache, size = 1024 cells"; hybrids name the function "operator()"
-_CREATING = re.compile(r"\S+: creating (non-SWA|\s*SWA|main|DSA|indexer) KV cache, size =")
+_CREATING = re.compile(
+    r"\S+: creating (?:DSV4 )?(non-SWA|\s*SWA|main|DSA|\S*indexer|CSA compressed|HCA compressed) KV cache"
+)
+_KINDS = {"SWA": "window", "indexer": "indexer", "lightning-indexer": "indexer"} | {
+    "CSA compressed": "pool4",
+    "HCA compressed": "pool128",
+}
+# "llama_dsv4_comp_state: csa ratio = 4, state = 8 x 1024, streams = 1, rs_seq = 0, layers = 21, size =    1.31 MiB"
+_TAIL = re.compile(rf"llama_dsv4_comp_state: (csa|hca|lid) ratio = .* size =\s*{_X} MiB")
+_TAILS = {"csa": "pool4", "hca": "pool128", "lid": "indexer"}
 # "llama_kv_cache:        CPU KV buffer size =    12.75 MiB"; 0.00 while the fit pass only measures
 _BUFFER = re.compile(rf"llama_kv_cache\w*\s*:\s+\S+ KV buffer size\s*=\s*{_X} MiB")
 # "llama_memory_recurrent: size =   75.38 MiB (     1 cells,  48 layers,  1 seqs  0 rs_seq), R (f32): ... S (f32): ..."
@@ -60,7 +69,7 @@ class Caches:
     def add(self, number: int, line: str) -> None:
         """Reads one more line of the log."""
         if creating := _CREATING.search(line):
-            self.kind = {"SWA": "window", "indexer": "indexer"}.get(creating.group(1).strip(), "full")
+            self.kind = _KINDS.get(creating.group(1).strip(), "full")
         elif buffer := _BUFFER.search(line):
             self.buffer = (self.buffer or 0) + float(buffer.group(1))
         elif size := _SIZE.search(line):
@@ -72,6 +81,8 @@ class Caches:
             self._sum("kv_state_bytes", float(state.group(1)) * MIB, "bytes", (number, line))
             for part, size_of in _STATE_PART.findall(line):
                 self._sum(f"kv_state_{part.lower()}_bytes", float(size_of) * MIB, "bytes", (number, line))
+        elif tail := _TAIL.search(line):
+            self._sum(f"kv_{_TAILS[tail.group(1)]}_tail_bytes", float(tail.group(2)) * MIB, "bytes", (number, line))
         elif loaded := _LOADED.search(line):
             self._sum("weights_loaded_bytes", float(loaded.group(1)) * MIB, "bytes", (number, line))
         elif compute := _COMPUTE.search(line):

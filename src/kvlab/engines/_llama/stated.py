@@ -6,7 +6,16 @@ from kvlab.core.layout import Layout, Row
 from kvlab.core.model import Model
 from kvlab.core.plan import Ask, Expected, LedgerLine
 from kvlab.core.units import MIB
-from kvlab.engines._llama.cells import F32_BYTES, Cells, Types, part_bytes, state_bytes, types
+from kvlab.engines._llama.cells import (
+    F32_BYTES,
+    Cells,
+    Types,
+    part_bytes,
+    state_bytes,
+    stored,
+    tail_bytes,
+    types,
+)
 
 _PRINTED = 0.005 * MIB + 1
 """Half of the last digit that the log prints (two decimals of a MiB), and a byte for what lies half way."""
@@ -18,7 +27,9 @@ def groups(layout: Layout) -> dict[str, list[Row]]:
     """Rows by the cache object that llama.cpp makes of them, in the order in which it prints them."""
     groups: dict[str, list[Row]] = {}
     for row in layout.rows:
-        name = row.kind if row.kind in ("state", "indexer") else "window" if row.window else "full"
+        name: str = row.kind if row.kind in ("state", "indexer") else "window" if row.window else "full"
+        if row.pool > 1 and row.kind == "latent":
+            name = f"pool{row.pool}"
         groups.setdefault(name, []).append(row)
     return groups
 
@@ -33,12 +44,12 @@ def sequence_bytes(model: Model, layout: Layout, dtype: str, ask: Ask, tokens: i
     """Bytes that a sequence of `tokens` keeps, before cells are padded and micro-batches added."""
     storage = types(dtype)
     kept = sum(len(row.layers) * row.kept(tokens) * row.layer_bytes(storage.key, storage.value) for row in layout.rows)
-    return kept + state_bytes(list(layout.only("state")), 1)
+    return kept + state_bytes(list(layout.only("state")), 1) + tail_bytes(list(layout.rows), 1)
 
 
 def cache_lines(layout: Layout, shape: Cells, storage: Types) -> list[LedgerLine]:
     """The caches as lines of the ledger, exact."""
-    lines = []
+    lines, shape = [], stored(layout, shape)
     for name, rows in groups(layout).items():
         if name == "state":
             size = state_bytes(rows, shape.slots)
@@ -49,6 +60,9 @@ def cache_lines(layout: Layout, shape: Cells, storage: Types) -> list[LedgerLine
                 f"{sum(len(r.layers) for r in rows)} layers x {shape.of(rows[0]):,} cells x {shape.streams} streams"
                 f" in {storage.name}"
             )
+            if waiting := tail_bytes(rows, shape.slots):
+                size += waiting
+                because += ", and what waits to be compressed in f32"
         lines.append(exact(f"kv_{name}", size, because))
     return lines
 
@@ -83,6 +97,7 @@ def exact(name: str, size: int, because: str) -> LedgerLine:
 
 def expects(model: Model, layout: Layout, shape: Cells, storage: Types) -> list[Expected]:
     """Every number and word that the log states of these caches."""
+    shape = stored(layout, shape)
     rows = [
         _count("n_ctx", shape.n_ctx, "tokens", "-c, rounded up to 256 per stream"),
         _count("n_ctx_seq", shape.n_ctx_seq, "tokens", "one stream's share of -c"),
@@ -106,6 +121,8 @@ def expects(model: Model, layout: Layout, shape: Cells, storage: Types) -> list[
             _word(f"kv_{name}_k_type", storage.key.name, "--cache-type-k"),
             _word(f"kv_{name}_v_type", storage.value.name, "--cache-type-v"),
         ]
+        if waiting := tail_bytes(group, shape.slots):
+            rows.append(_bytes(f"kv_{name}_tail_bytes", waiting, "keys and scores that wait to be compressed, in f32"))
     if model.vocab is not None:
         rows.append(_bytes("output_buffer_bytes", _output_bytes(model, shape), "slots x vocabulary x 4 B"))
     return rows + [_estimated(line) for line in buffers(model, shape) if line.kind == "estimated"]

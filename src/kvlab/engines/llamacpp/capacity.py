@@ -20,6 +20,7 @@ from kvlab.engines._llama.cells import (
     Types,
     cells,
     check_blocks,
+    check_pools,
     longest_context,
     most_slots,
     total_bytes,
@@ -101,10 +102,7 @@ def _carve(deployment: Deployment) -> Carved:
         raise BadInput(
             "kvlab plans llama.cpp on one device; give --gpu-gib with the memory of all, or leave out --gpus"
         )
-    if layout.pooled:
-        raise BadInput(
-            f"how llama.cpp stores the pooled caches of {model.model_type} is not known here; plan it for vllm"
-        )
+    check_pools(model.model_type, layout)
     storage = _asked_types(ask)
     if storage.key != storage.value and any(row.kind == "latent" for row in layout.rows):
         raise BadInput(

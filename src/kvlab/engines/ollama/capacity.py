@@ -9,7 +9,17 @@ from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
 from kvlab.core.plan import Ask, Capacity, Expected, KvCost
 from kvlab.core.units import GIB, MIB
-from kvlab.engines._llama.cells import MOST_SLOTS, STORAGES, Cells, Types, cells, longest_context, total_bytes, types
+from kvlab.engines._llama.cells import (
+    MOST_SLOTS,
+    STORAGES,
+    Cells,
+    Types,
+    cells,
+    check_pools,
+    longest_context,
+    total_bytes,
+    types,
+)
 from kvlab.engines._llama.stated import buffers, cache_lines, expects, sequence_bytes, token_bytes
 from kvlab.engines.ollama.arguments import check_arguments
 from kvlab.engines.ollama.context import Served, default_context, micro_batch, served
@@ -75,8 +85,7 @@ def _check(deployment: Deployment) -> None:
     model, layout, ask = deployment.model, deployment.layout, deployment.ask
     if (ask.tp or 1) > 1:
         raise BadInput("kvlab plans Ollama on one device; give --gpu-gib with the memory of all, or leave out --gpus")
-    if layout.pooled:
-        raise BadInput(f"how llama.cpp stores the pooled caches of {model.model_type} is not known here")
+    check_pools(model.model_type, layout)
     if release(ask) < CHILD and (layout.windowed or any(layout.only("state"))):
         raise BadInput(
             f"how Ollama {ask.engine_version} sizes windows and states depends on which of its two runners takes the"
