@@ -10,13 +10,12 @@ from typing import Literal
 from kvlab.core.engine import Carved, Deployment, Planner
 from kvlab.core.errors import BadInput, MissingFact
 from kvlab.core.plan import Capacity, Expected, KvCost
+from kvlab.core.taken import Taken
 from kvlab.core.units import GIB
 from kvlab.engines.vllm.carving import Carving, carving, sequence_bytes, token_bytes
 from kvlab.engines.vllm.defaults import sequences, utilisation
 from kvlab.engines.vllm.doubts import doubts
-from kvlab.engines.vllm.overhead import overhead
 from kvlab.engines.vllm.platform import runs_on
-from kvlab.engines.vllm.weights import rank_weights
 
 _ONE_NUMBER = (0, 20, 0)  # "KV cache size" became max_concurrency x max_model_len
 _NULL_BLOCK = (0, 30, 0)  # the fit check sets one block aside
@@ -179,6 +178,19 @@ def _refusal(plan: Carving, capacity: Capacity) -> tuple[Expected, ...]:
     return request, estimate
 
 
+def _overhead(deployment: Deployment) -> tuple[Taken, ...]:
+    # Imported only for a plan with a GPU: the patterns of tensor names cost a plan without one a millisecond.
+    from kvlab.engines.vllm.overhead import overhead
+
+    return overhead(deployment)
+
+
+def _rank_weights(deployment: Deployment) -> Taken:
+    from kvlab.engines.vllm.weights import rank_weights
+
+    return rank_weights(deployment)
+
+
 PLANNER = Planner(
     dtypes=("bfloat16", "fp8", "int4_per_token_head"),
     default_util=utilisation,
@@ -193,6 +205,6 @@ PLANNER = Planner(
     ),
     token_bytes=token_bytes,
     sequence_bytes=sequence_bytes,
-    overhead=overhead,
-    rank_weights=rank_weights,
+    overhead=_overhead,
+    rank_weights=_rank_weights,
 )
