@@ -178,13 +178,9 @@ def _fewest(where: Where, ask: Ask, users: int) -> tuple[Candidate | None, Candi
 
 def _splits(ask: Ask) -> list[tuple[int, int]]:
     """Tensor and pipeline sizes to try: all, or those that were asked for."""
-    if ask.tp is not None and ask.pp > 1:
+    if ask.tp is not None:
         return [(ask.tp, ask.pp)]
-    return [
-        (tp, pp)
-        for tp, pp in _SPLITS
-        if ask.tp in (None, tp) and ask.pp in (1, pp) and tp * pp <= (ask.gpus or MOST_GPUS)
-    ]
+    return [(tp, pp) for tp, pp in _SPLITS if ask.pp in (1, pp) and tp * pp <= (ask.gpus or MOST_GPUS)]
 
 
 def _weights_fit(where: Where, ask: Ask, ranks: int) -> bool:

@@ -126,9 +126,11 @@ def _batches(planner: Planner, deployment: Deployment, carved: Carved) -> list[i
 def _doubts(gpu: Gpu, deployment: Deployment, work: Work) -> list[Doubt]:
     found = []
     if gpu.bandwidth is None:
-        found.append(Doubt("bandwidth", f"the memory bandwidth of {gpu.title} is not known: no decoding speed"))
+        found.append(Doubt("bandwidth", f"the memory bandwidth of {gpu.title} is not known, nor the decoding speed"))
     if gpu.bf16_flops is None and gpu.fp16_flops is None:
-        found.append(Doubt("flops", f"nobody states a 16-bit matrix rate for {gpu.title}: no prefill speed"))
+        found.append(
+            Doubt("flops", f"nobody states a 16-bit matrix rate for {gpu.title}, so prefill has no speed here")
+        )
     if (deployment.ask.tp or 1) > 1:
         text = "traffic between GPUs is counted as on NVLink inside one machine; PCIe and networks are slower"
         found.append(Doubt("traffic", text))

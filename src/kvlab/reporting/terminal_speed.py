@@ -22,9 +22,10 @@ def speed(value: Speed | None) -> list[RenderableType]:
         read = value.prefill
         first = f"{seconds(read.ttft.low)} to {seconds(read.ttft.high)} to the first token"
         rows.append(("prefill", f"{first} of a prompt of {read.tokens:,} tokens, alone"))
+    if not rows:
+        return [note(words.plain(f"speed: {doubt.text}")) for doubt in value.doubts[:1]]
     parts: list[RenderableType] = [heading(f"Speed (estimated roofline, every request at {value.context:,} tokens)")]
-    parts += [facts(rows)] if rows else []
-    return [*parts, *(note(words.plain(doubt.text)) for doubt in value.doubts)]
+    return [*parts, facts(rows), *(note(words.plain(doubt.text)) for doubt in value.doubts)]
 
 
 def _pace(pace: Pace) -> str:
