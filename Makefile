@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint unit types bench clean chromium
+.PHONY: demo test test-vllm lint unit types bench clean chromium
 
 demo: $(STAMP)
 	$(BIN)/kvlab demo
@@ -12,14 +12,19 @@ demo: $(STAMP)
 test: $(STAMP) chromium lint types unit
 
 lint: $(STAMP)
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests tests_vllm benchmarks
+	$(BIN)/ruff check src tests tests_vllm benchmarks
 
 types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
 	$(BIN)/pytest
+
+# Real vLLM, some ten minutes: scripts/setup_vllm_cpu.sh DIR, then make test-vllm VLLM=DIR
+test-vllm: $(STAMP)
+	@test -n "$(VLLM)" || { echo "name the folder made by scripts/setup_vllm_cpu.sh: make test-vllm VLLM=DIR"; exit 2; }
+	KVLAB_VLLM=$(VLLM) $(BIN)/pytest tests_vllm
 
 # The report is looked at in a real browser: Debian's Chromium, installed when it is missing and that is allowed.
 chromium:

@@ -48,6 +48,14 @@ class Look(NamedTuple):
     words: dict[str, float]
 
 
+def refuse_short(plan: Plan) -> None:
+    """Raises BadInput when the plan says, without an estimate in it, that not one request fits."""
+    pool = next((line for line in plan.ledger if line.name == "pool"), None)
+    if plan.verdict.code in ("fits", "unknown") or pool is None or pool.kind == "estimated":
+        return
+    raise BadInput(f"not started, since it would not serve: {plan.verdict.text}; --force starts it all the same")
+
+
 def refuse_dirty(gpus: Sequence[LocalGpu]) -> None:
     """Raises BadInput when a process holds a noticeable part of a GPU: the pool would be smaller than planned."""
     for gpu in gpus:

@@ -29,7 +29,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=count, help="where to listen (default: the engine's usual port), on loopback")
     parser.add_argument("--log", metavar="FILE", help="where the engine's log goes (default: kvlab-ENGINE.log)")
     parser.add_argument("--print", action="store_true", help="print the command and start nothing")
-    parser.add_argument("--force", action="store_true", help="start though other processes hold GPU memory")
+    parser.add_argument(
+        "--force", action="store_true", help="start though the plan does not fit, or others hold GPU memory"
+    )
     parser.add_argument(
         "--strict", action="store_true", help="stop and exit 1 when the log does not agree with the plan"
     )
@@ -61,10 +63,12 @@ def _command(plan: Plan) -> RenderableType:
 
 def _serve(options: argparse.Namespace, plan: Plan) -> Answer:
     from kvlab.detect import local_gpus
-    from kvlab.serving import refuse_dirty, started
+    from kvlab.serving import refuse_dirty, refuse_short, started
 
-    if not options.force and plan.ask.gpu != "cpu":
-        refuse_dirty(local_gpus())
+    if not options.force:
+        refuse_short(plan)
+        if plan.ask.gpu != "cpu":
+            refuse_dirty(local_gpus())
     log = Path(options.log or f"kvlab-{plan.engine.name}.log")
     with ExitStack() as stack:
         with _starting(plan, log) as tell:
