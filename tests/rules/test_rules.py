@@ -11,6 +11,7 @@ from kvlab import engines, rules, symptoms
 from kvlab.core.errors import BadInput
 from kvlab.core.needles import needles
 from kvlab.core.rule import SYMPTOM
+from kvlab.reporting.rule_pages import document
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 LOGS = sorted((GOLDEN / "logs").glob("*.log"))
@@ -160,3 +161,9 @@ def test_needles_are_in_every_line_that_a_pattern_matches(name: str, pattern: ob
 def test_an_unknown_code_names_the_nearest() -> None:
     with pytest.raises(BadInput, match="did you mean port_in_use"):
         symptoms.page("port_in_us")
+
+
+def test_the_document_of_all_rules_is_up_to_date() -> None:
+    """python scripts/rule_pages.py writes it again."""
+    written = (Path(__file__).parents[2] / "docs" / "rules.md").read_text()
+    assert written == document(symptoms.listing().rules)

@@ -16,11 +16,14 @@ _FREE = re.compile(
 )
 # ggml: "allocating 9216.00 MiB on device 0: cudaMalloc failed: out of memory"
 _GGML = re.compile(r"allocating (?P<asked>[\d.]+ MiB) on device (?P<device>\d+)")
+_RETRIED = re.compile(r"\b[Rr]etrying\b")
 _OTHERS = re.compile(r"Process \d+ has (?P<size>[\d.]+ [KMGT]iB) memory in use")
 
 
-def with_sizes(case: Case, advice: Advice) -> Advice:
-    """The advice with the sizes that the error states before its reason."""
+def with_sizes(case: Case, advice: Advice) -> Advice | None:
+    """The advice with the sizes that the error states before its reason; None when the engine only tried less again."""
+    if _RETRIED.search(case.last.line):
+        return None
     line = case.first.line
     asked = _ASKED.search(line) or _GGML.search(line)
     if asked is None:

@@ -1,7 +1,7 @@
 """No GPU is seen.
 
 Symptom: "No CUDA GPUs are available", "Found no NVIDIA driver on your system", "no CUDA-capable device is detected",
-"Failed to infer device type", Ollama "no compatible GPUs were discovered".
+"Failed to infer device type".
 
 Cause: the container was started without its GPUs, CUDA_VISIBLE_DEVICES names none that is there, the driver is not
 loaded, or the build is for another vendor.
@@ -13,7 +13,6 @@ Do:
 - after a driver upgrade: reboot, or reload the modules
 
 Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html
-https://github.com/ollama/ollama/issues/14308
 """
 
 from __future__ import annotations
@@ -32,6 +31,5 @@ RULE = Rule(
                 r"|could not select device driver \S* with capabilities: \[\[gpu\]\]"
             )
         ),
-        Sign(pattern=re.compile(r"no compatible GPUs were discovered|no nvidia devices detected"), engines=("ollama",)),
     ),
 )

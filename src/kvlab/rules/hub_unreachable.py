@@ -29,7 +29,8 @@ RULE = Rule(
             pattern=re.compile(
                 r"We couldn't connect to '?https?://|couldn't connect to 'https://huggingface\.co"
                 r"|LocalEntryNotFoundError|we cannot find the requested files in the disk cache"
-                r"|429 Client Error: Too Many Requests|HTTPSConnectionPool\(host='huggingface\.co'"
+                r"|429 Client Error: Too Many Requests"
+                r"|HTTPSConnectionPool\(host='huggingface\.co'(?!.*(?:Retrying in|thrown while requesting))"
                 r"|dial tcp: lookup registry\.ollama\.ai"
             )
         ),
