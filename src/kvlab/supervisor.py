@@ -34,7 +34,13 @@ def _descendants() -> list[int]:
     """Every living process below this one. As a subreaper it inherits those whose parents have gone."""
     import psutil
 
-    return [child.pid for child in psutil.Process().children(recursive=True) if child.status() != "zombie"]
+    def lives(child: psutil.Process) -> bool:
+        try:
+            return bool(child.status() != psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:  # it ended after it was listed
+            return False
+
+    return [child.pid for child in psutil.Process().children(recursive=True) if lives(child)]
 
 
 def _signal_all(number: signal.Signals) -> None:
