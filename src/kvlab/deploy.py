@@ -91,6 +91,8 @@ def _container(plan: Plan) -> tuple[str | None, Container | None]:
     if not plan.launch.argv:
         return "the plan has no command", None
     model = _model(plan)
+    if model is None and not launcher.takes_hub_ids:
+        return f"{plan.engine.name} takes no Hub id: download the model and plan its folder", None
     return None, Container(
         image=image.replace("{version}", plan.engine.version),
         argv=_inside(plan.launch, launcher, model),

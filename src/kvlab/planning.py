@@ -114,7 +114,7 @@ def _launch(deployment: Deployment, carved: Carved, origin: Origin, source: str)
             msgspec.structs.replace(flag, value=flag.value and flag.value.replace("{port}", port))
             for flag in launch.flags
         ),
-        lacks=_lacks(origin, served),
+        lacks=launch.lacks or _lacks(origin, served),
     )
 
 

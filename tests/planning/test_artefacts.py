@@ -149,6 +149,21 @@ def test_files_and_models_of_this_machine_are_mounted(tmp_path: Path) -> None:
     assert kinds == ["ConfigMap", "Deployment", "Service"]
 
 
+def test_every_file_and_the_model_of_an_engine_that_takes_no_hub_id_are_mounted(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(LLAMA_8B.read_text())
+    planned = api.plan(tmp_path, gpu="h100-80gb", context=8192, engine="ollama")
+    (compose,) = documents(artefacts(planned)[COMPOSE])
+    service = compose["services"]["ollama"]
+    inside = f"/models/{tmp_path.name}"
+    assert [*service["entrypoint"], *service["command"]] == ["sh", "/kvlab/serve.sh", "/kvlab/Modelfile", inside]
+    assert service["volumes"] == [
+        "./serve.sh:/kvlab/serve.sh:ro",
+        "./Modelfile:/kvlab/Modelfile:ro",
+        f"{tmp_path}:{inside}:ro",
+    ]
+    assert service["environment"]["OLLAMA_HOST"] == "0.0.0.0:11434"
+
+
 def test_amd_gpus_get_their_devices() -> None:
     (compose,) = documents(artefacts(api.plan(LLAMA_8B, gpu="mi300x-192gb", context=8192))[COMPOSE])
     service = compose["services"]["vllm"]
@@ -158,7 +173,11 @@ def test_amd_gpus_get_their_devices() -> None:
 
 @pytest.mark.parametrize(
     ("options", "reason"),
-    [({"gpu": "max1550-64gb"}, "no public image"), ({"gpu": "h100-80gb", "tp": 8, "pp": 2}, "more than one machine")],
+    [
+        ({"gpu": "max1550-64gb"}, "no public image"),
+        ({"gpu": "h100-80gb", "tp": 8, "pp": 2}, "more than one machine"),
+        ({"gpu": "h100-80gb", "engine": "ollama"}, "ollama takes no Hub id"),
+    ],
 )
 def test_what_cannot_be_right_is_left_out_with_its_reason(options: dict[str, Any], reason: str) -> None:
     written = artefacts(api.plan(LLAMA_8B, context=8192, **options))

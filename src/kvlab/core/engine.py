@@ -132,6 +132,8 @@ class Launcher(msgspec.Struct, frozen=True, kw_only=True):
     """Public container images by the vendor of the GPU; "{version}" stands for the engine's version."""
     image_program: str | None = None
     """What stands for argv[0] in the images; None: the same."""
+    takes_hub_ids: bool = True
+    """Whether it downloads a model by its Hub id; else the model must be on the machine."""
     help_words: tuple[str, ...] = ()
     """What makes the program print its options; empty when it takes none."""
 

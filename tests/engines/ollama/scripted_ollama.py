@@ -1,4 +1,4 @@
-"""A program that answers as `ollama` does where kvlab starts it: serve, create, cp, rm, over a folder of files."""
+"""A program that answers as `ollama` where kvlab starts it: serve, list, create, run, cp, rm over a folder of files."""
 
 from __future__ import annotations
 
@@ -43,9 +43,12 @@ def main(words: list[str]) -> int:
     host, _, port = os.environ["OLLAMA_HOST"].rpartition(":")
     if words[0] == "serve":
         ThreadingHTTPServer((host, int(port)), Handler).serve_forever()
-    urllib.request.urlopen(f"http://{host}:{port}/")  # every other command asks the server
+    server = f"http://{host}:{port}"
+    urllib.request.urlopen(f"{server}/")  # every other command asks the server
     if words[0] == "create":
         (STORE / words[1]).write_text(Path(words[3]).read_text())
+    elif words[0] == "run":
+        urllib.request.urlopen(f"{server}/api/generate", json.dumps({"model": words[1]}).encode())
     elif words[0] == "cp":
         shutil.copy(STORE / words[1], STORE / words[2])
     elif words[0] == "rm":

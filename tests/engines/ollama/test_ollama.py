@@ -234,11 +234,13 @@ def test_failures_are_named() -> None:
     assert not [line for line in LINES for rule in rules if rule.pattern.search(line)]
 
 
-def test_variables_and_modelfile_say_what_the_plan_says() -> None:
+def test_variables_and_modelfile_say_what_the_plan_says(tmp_path: Path) -> None:
+    model = tmp_path / "m.gguf"
+    model.touch()
     args = (("OLLAMA_SCHED_SPREAD", "1"), ("num_gpu", "20"))
     launched = deploy(context=8192, parallel=3, kv_dtype="q8_0", engine_args=args)
-    launch = engines.launcher("ollama").command(launched, PLANNER.carve(launched), "/models/m.gguf")
-    assert launch.argv == ("ollama", "serve")
+    launch = engines.launcher("ollama").command(launched, PLANNER.carve(launched), str(model))
+    assert launch.argv == ("sh", "serve.sh", "Modelfile", str(model))
     assert launch.env == {
         "OLLAMA_HOST": "127.0.0.1:{port}",
         "OLLAMA_CONTEXT_LENGTH": "8192",
@@ -251,12 +253,25 @@ def test_variables_and_modelfile_say_what_the_plan_says() -> None:
     }
     says = [line for line in launch.files["Modelfile"].splitlines() if not line.startswith("#")]
     assert says == [
-        "FROM /models/m.gguf",
+        f"FROM {model}",
         "PARAMETER num_ctx 8192",
         "PARAMETER num_batch 1024",
         "PARAMETER num_gpu 20",
     ]
     assert all(flag.because for flag in launch.flags)
+
+
+def test_a_model_that_is_not_on_the_machine_is_named_with_the_way_to_get_it(tmp_path: Path) -> None:
+    launched = deploy(context=8192)
+    for source, lacks in (
+        ("Qwen/Qwen3-8B", "Ollama reads a model of this machine: hf download Qwen/Qwen3-8B --local-dir "),
+        ("model", "Ollama reads a GGUF file, or a folder with weights: put one at "),
+    ):
+        launch = engines.launcher("ollama").command(launched, PLANNER.carve(launched), source)
+        path = str(Path.cwd() / source.rpartition("/")[2])
+        assert launch.lacks == lacks + path
+        assert launch.argv[-1] == path  # never a name that Ollama would look for in its own registry
+    assert engines.launcher("ollama").command(launched, PLANNER.carve(launched), str(tmp_path)).lacks is None
 
 
 def test_some_architectures_run_one_request_at_a_time() -> None:

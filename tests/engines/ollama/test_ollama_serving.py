@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
+import socket
+import subprocess
 import sys
 import urllib.request
 from pathlib import Path
@@ -14,7 +17,7 @@ import pytest
 from kvlab import api
 from kvlab.core.errors import EngineFailed
 from kvlab.core.plan import Plan
-from kvlab.launch import command, start
+from kvlab.launch import command, free_port, start
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
@@ -71,8 +74,27 @@ def test_a_model_that_does_not_load_is_a_start_that_failed(store: Path, tmp_path
 def test_the_port_is_in_a_variable(store: Path, tmp_path: Path) -> None:
     what = command(plan(tmp_path), 18_999)
     assert what.env["OLLAMA_HOST"] == "127.0.0.1:18999"
-    assert what.argv[-1] == "serve"
-    assert list(what.files) == ["Modelfile"]
+    assert what.argv[-3:-1] == ("serve.sh", "Modelfile")
+    assert list(what.files) == ["serve.sh", "Modelfile"]
+
+
+def test_the_written_script_makes_and_loads_the_model_and_stops_its_server(store: Path, tmp_path: Path) -> None:
+    api.artefacts(plan(tmp_path), tmp_path)
+    port = free_port()
+    env = {**os.environ, "OLLAMA_HOST": f"127.0.0.1:{port}", "OLLAMA_CONTEXT_LENGTH": "4096"}
+    words = ("sh", tmp_path / "serve.sh", tmp_path / "Modelfile", "/models/a model-00001-of-00002.gguf")
+    with subprocess.Popen(words, env=env, cwd="/", stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        said = iter(process.stderr.readline, b"")
+        assert any(line.startswith(b"llama_context: n_ctx") for line in said)  # the model is loaded
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 143
+    made = (store / "kvlab").read_text().splitlines()
+    assert made[0] == "FROM /models/a model-*-of-00002.gguf"
+    assert "PARAMETER num_ctx 4096" in made
+    assert not any(line.startswith("FROM ") for line in made[1:])
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 def test_without_ollama_the_plan_still_prints_and_a_start_says_how_to_get_it(

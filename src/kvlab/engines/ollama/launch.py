@@ -1,7 +1,9 @@
-"""`ollama serve` with a plan's variables, and the Modelfile of the model that it serves, each with its trade-off."""
+"""A script that serves one model with Ollama, its Modelfile and the plan's variables, each with its trade-off."""
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 
 from kvlab.core.engine import Carved, Deployment, Launcher
@@ -11,13 +13,31 @@ from kvlab.engines.ollama.capacity import shape_of, storage
 from kvlab.engines.ollama.context import served
 from kvlab.engines.ollama.serving import MODEL
 
-MODELFILE = "Modelfile"
+SCRIPT, MODELFILE = "serve.sh", "Modelfile"
+_SHARD = re.compile(r"-00001-of-(\d{5}\.gguf)$")
+# `ollama serve` alone has no model of the plan's. A split GGUF is named by a wildcard:
+# https://docs.ollama.com/modelfile
+_SERVE = f"""#!/bin/sh
+# serve.sh MODELFILE MODEL: starts Ollama, makes the model "{MODEL}" of both and loads it.
+set -eu
+made=$(mktemp)
+{{ echo "FROM $2" | sed 's/-00001-of-\\([0-9]*[.]gguf\\)$/-*-of-\\1/'; grep -v '^FROM ' "$1"; }} > "$made"
+ollama serve &
+server=$!
+trap 'kill "$server" 2> /dev/null || true; wait "$server" || true; rm -f "$made"' EXIT
+trap 'exit 143' INT TERM
+until ollama list > /dev/null 2>&1; do kill -0 "$server"; sleep 1; done
+ollama create {MODEL} -f "$made"  # copies the weights into Ollama's store (OLLAMA_MODELS)
+ollama run {MODEL} < /dev/null > /dev/null
+wait "$server"
+"""
 
 
 def _command(deployment: Deployment, carved: Carved, source: str) -> Launch:
     ask = deployment.ask
     held, stored = served(deployment), storage(ask)
     shape = shape_of(deployment, held, stored)
+    model = os.path.abspath(source if os.path.exists(source) else os.path.basename(source))
     variables = [*_variables(stored.name, held.num_ctx, held.slots)]
     variables += [Flag(name, value, "passed on as given") for name, value in ask.engine_args if is_variable(name)]
     parameters = [
@@ -26,10 +46,11 @@ def _command(deployment: Deployment, carved: Carved, source: str) -> Launch:
     ]
     parameters += [Flag(name, value, "passed on as given") for name, value in ask.engine_args if not is_variable(name)]
     return Launch(
-        argv=("ollama", "serve"),
+        argv=("sh", SCRIPT, MODELFILE, model),
         env={flag.flag: flag.value or "" for flag in variables},
-        files={MODELFILE: _modelfile(source, parameters)},
+        files={SCRIPT: _SERVE, MODELFILE: _modelfile(model, parameters)},
         flags=(*variables, *(Flag(f"PARAMETER {flag.flag}", flag.value, flag.because) for flag in parameters)),
+        lacks=None if os.path.exists(source) else _missing(source, model),
     )
 
 
@@ -48,8 +69,16 @@ def _variables(dtype: str, num_ctx: int, slots: int) -> list[Flag]:
     return flags
 
 
-def _modelfile(source: str, parameters: list[Flag]) -> str:
-    lines = [f"# ollama create {MODEL} -f {MODELFILE} && ollama run {MODEL}", f"FROM {source}"]
+def _missing(source: str, model: str) -> str:
+    """Ollama itself would look for a Hub id in its own registry, where another model may have that name."""
+    if "/" in source:
+        return f"Ollama reads a model of this machine: hf download {source} --local-dir {model}"
+    return f"Ollama reads a GGUF file, or a folder with weights: put one at {model}"
+
+
+def _modelfile(model: str, parameters: list[Flag]) -> str:
+    shards = _SHARD.sub(r"-*-of-\1", model)
+    lines = [f"# ollama create {MODEL} -f {MODELFILE} && ollama run {MODEL}", f"FROM {shards}"]
     for flag in parameters:
         lines += [f"# {flag.because}", f"PARAMETER {flag.flag} {flag.value}"]
     return "\n".join(lines) + "\n"
@@ -59,7 +88,7 @@ def _binary(ask: Ask) -> tuple[str, ...] | None:
     import shutil
 
     path = shutil.which("ollama")
-    return (sys.executable, "-m", "kvlab.engines.ollama.serving", path, MODELFILE) if path else None
+    return (sys.executable, "-m", "kvlab.engines.ollama.serving", path) if path else None
 
 
 LAUNCHER = Launcher(
@@ -69,5 +98,6 @@ LAUNCHER = Launcher(
     binary=_binary,
     missing="no ollama on PATH: install it from https://ollama.com/download",
     port_in="OLLAMA_HOST",
+    takes_hub_ids=False,
     images={"nvidia": "ollama/ollama:{version}", "amd": "ollama/ollama:{version}-rocm"},
 )

@@ -1,8 +1,9 @@
-"""Serves one model with Ollama: `python -m kvlab.engines.ollama.serving OLLAMA MODELFILE serve`.
+"""Serves one model with Ollama: `python -m kvlab.engines.ollama.serving OLLAMA SCRIPT MODELFILE MODEL`.
 
-`ollama serve` alone has no model of the plan's. The model is made from the Modelfile on a port of its own first, then
-the server starts on OLLAMA_HOST and loads it; the model gets its name only once it is loaded, so that a server which
-lists the name serves it. At the end the server is gone, so one more is started to take the model out of the store.
+The words after OLLAMA are those of the plan's own script, which this stands for where the user works: it takes the
+model out of the store again. The model is made from the Modelfile on a port of its own first, then the server starts on
+OLLAMA_HOST and loads it; the model gets its name only once it is loaded, so that a server which lists the name serves
+it. At the end the server is gone, so one more is started to remove the model.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ _LOAD_SECONDS = 900.0
 
 def main(argv: Sequence[str]) -> int:
     """Runs until the server ends; returns its exit code, or that of the step that failed."""
-    ollama, modelfile, *words = argv
+    ollama, _, modelfile, _ = argv
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    with _serving(ollama, words, _elsewhere()) as (_, run):
+    with _serving(ollama, _elsewhere()) as (_, run):
         run("rm", MODEL)  # of an earlier start that was killed
         made = run("create", _LOADING, "-f", modelfile)
     if made != 0:
         return made
     try:
-        with _serving(ollama, words, os.environ["OLLAMA_HOST"]) as (server, run):
+        with _serving(ollama, os.environ["OLLAMA_HOST"]) as (server, run):
             _load(os.environ["OLLAMA_HOST"])
             named = run("cp", _LOADING, MODEL)
             return server.wait() if named == 0 else named
     finally:
-        with _serving(ollama, words, _elsewhere()) as (_, run):
+        with _serving(ollama, _elsewhere()) as (_, run):
             run("rm", MODEL)
             run("rm", _LOADING)
 
@@ -54,10 +55,10 @@ class _Run:
 
 
 @contextmanager
-def _serving(ollama: str, words: list[str], host: str) -> Iterator[tuple[subprocess.Popen[bytes], _Run]]:
+def _serving(ollama: str, host: str) -> Iterator[tuple[subprocess.Popen[bytes], _Run]]:
     """A server on `host` that answers. Raises SystemExit when it ends first."""
     run = _Run(ollama, host)
-    server = subprocess.Popen((ollama, *words), env=run.env)
+    server = subprocess.Popen((ollama, "serve"), env=run.env)
     try:
         deadline = time.monotonic() + _START_SECONDS
         while not _answers(host):
