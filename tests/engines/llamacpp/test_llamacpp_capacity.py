@@ -125,3 +125,25 @@ def test_more_context_never_costs_less(context: int, slots: int) -> None:
     assert small.capacity is not None
     assert large.capacity is not None
     assert 0 < small.capacity.pool_bytes < large.capacity.pool_bytes
+
+
+def test_heads_that_fill_no_whole_block_are_refused() -> None:
+    # the loader: "K cache type q8_0 with block size 32 does not divide n_embd_head_k=80"
+    with pytest.raises(BadInput, match="of 80 values"):
+        carve(Layout((row("full", 32, 32, 80),)), Ask(engine="llamacpp", context=1024, kv_dtype="q8_0"))
+
+
+def test_quantised_values_need_flash_attention() -> None:
+    # the loader: "quantized V cache requires flash_attn to be enabled"; K q8_0 with V f16: 3136.00 MiB
+    off = (("flash-attn", "off"),)
+    with pytest.raises(BadInput, match="with flash attention only"):
+        carve(SHAPES["llama-3.1-8b"], Ask(engine="llamacpp", context=32768, kv_dtype="q8_0", engine_args=off))
+    ask = Ask(engine="llamacpp", context=32768, parallel=1, kv_dtype_k="q8_0", kv_dtype_v="f16", engine_args=off)
+    assert expected(carve(SHAPES["llama-3.1-8b"], ask), "kv_full_bytes") / MIB == 3136
+
+
+def test_a_smaller_batch_shrinks_the_window() -> None:
+    small = Ask(engine="llamacpp", context=8192, parallel=1, engine_args=(("batch-size", "128"),))
+    assert expected(carve(SHAPES["gemma-3-270m"], small), "kv_window_cells") == 768
+    with pytest.raises(BadInput, match="batch-size"):
+        carve(SHAPES["gemma-3-270m"], Ask(engine="llamacpp", context=8192, engine_args=(("batch-size", "x"),)))

@@ -114,6 +114,22 @@ def check_pools(model: str, layout: Layout) -> None:
         raise BadInput(f"llama.cpp stores the pooled keys of {model} in a way of its own; plan the .gguf file")
 
 
+def without_flash(layout: Layout, storage: Types) -> Layout:
+    """The layout as it is stored without flash attention: values of every layer are as wide as the widest.
+
+    Raises BadInput for quantised values, which then cannot be read.
+    """
+    attention = [row for row in layout.rows if row.kind != "state" and row.v_dim]
+    if storage.value.block_values > 1 and attention:
+        raise BadInput(f"llama.cpp reads {storage.value.name} values with flash attention only; leave it on")
+    widest = max((row.heads * row.v_dim for row in attention), default=0)
+    rows = tuple(
+        msgspec.structs.replace(row, v_dim=ceil_div(widest, row.heads)) if row in attention else row
+        for row in layout.rows
+    )
+    return msgspec.structs.replace(layout, rows=rows)
+
+
 def check_blocks(rows: list[Row], storage: Types) -> None:
     """Raises BadInput where a head does not fill whole blocks, as llama.cpp does with flash attention."""
     for row in rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvlab.core.errors import BadInput, misspelt, shortened
 from kvlab.core.model import Doubt
 from kvlab.core.plan import Ask
+from kvlab.engines._llama.cells import UBATCH
 
 _OWN_OPTION = {
     "model": "SOURCE",
@@ -32,6 +33,7 @@ _CHOSEN = ("host", "port", "metrics", "slots", "no-slots", "log-verbosity", "lv"
 """The address, and what kvlab needs to see the cache."""
 _OTHERS = ("batch-size", "cache-prompt", "models-dir", "models-max", "model-url", "ctx-size-draft")
 """Flags of llama-server whose names are close to those that count."""
+_OFF = ("off", "disabled", "false", "0")
 _HARMLESS = (
     "cache-ram",
     "cache-reuse",
@@ -61,6 +63,21 @@ def check_arguments(ask: Ask) -> None:
         near = None if flag in _OTHERS else misspelt(flag, _OWN_OPTION)
         if near is not None:
             raise BadInput(f"--engine-arg {shortened(flag)}: did you mean {_OWN_OPTION[near]}?")
+
+
+def flash_attention_off(ask: Ask) -> bool:
+    """Whether flash attention is switched off; it is on where the backend has it otherwise."""
+    return (ask.arg("flash-attn") or ask.arg("fa") or "auto").lower() in _OFF
+
+
+def micro_batch(ask: Ask) -> int:
+    """Tokens of a micro-batch: `-ub`, and no more than `-b`. Raises BadInput for a `-b` that is no number."""
+    stated = ask.arg("batch-size") or ask.arg("b")
+    if stated is None:
+        return ask.ubatch or UBATCH
+    if not stated.isascii() or not stated.isdigit() or int(stated[:9]) == 0:
+        raise BadInput(f"--engine-arg batch-size={shortened(stated)}: it must be a whole number of tokens above 0")
+    return min(ask.ubatch or UBATCH, int(stated[:9]))
 
 
 def argument_doubts(ask: Ask) -> list[Doubt]:

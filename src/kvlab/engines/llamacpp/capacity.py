@@ -15,7 +15,6 @@ from kvlab.engines._llama.cells import (
     MOST_SLOTS,
     PAD,
     STORAGES,
-    UBATCH,
     Cells,
     Types,
     cells,
@@ -25,9 +24,10 @@ from kvlab.engines._llama.cells import (
     most_slots,
     total_bytes,
     types,
+    without_flash,
 )
 from kvlab.engines._llama.stated import buffers, cache_lines, expects, sequence_bytes, token_bytes
-from kvlab.engines.llamacpp.arguments import argument_doubts, check_arguments
+from kvlab.engines.llamacpp.arguments import argument_doubts, check_arguments, flash_attention_off, micro_batch
 from kvlab.engines.llamacpp.versions import unknown_yet
 
 
@@ -51,7 +51,7 @@ def _shape(deployment: Deployment, storage: Types) -> Cells:
         )
     named = ask.parallel or ask.users or ask.pool_gib
     unified = ask.kv_unified if ask.kv_unified is not None else not named
-    ubatch = ask.ubatch or UBATCH
+    ubatch = micro_batch(ask)
     if _slots_follow(ask):
         return _fill_with_slots(deployment, storage, unified)
     if ask.context is None and ask.pool_gib is not None:
@@ -74,7 +74,7 @@ def _fill_with_slots(deployment: Deployment, storage: Types, unified: bool) -> C
     context = ask.context or deployment.model.context
     if context is None:
         raise MissingFact("the model does not state its context; give --context N")
-    one = cells(context, 1, unified=unified, ubatch=ask.ubatch or UBATCH, swa_full=ask.swa_full)
+    one = cells(context, 1, unified=unified, ubatch=micro_batch(ask), swa_full=ask.swa_full)
     slots = most_slots(deployment.layout, storage, round((ask.pool_gib or 0) * GIB), one)
     if slots == 0:
         need = total_bytes(deployment.layout, one, storage) / GIB
@@ -108,7 +108,11 @@ def _carve(deployment: Deployment) -> Carved:
         raise BadInput(
             f"llama.cpp refuses different cache types for keys and values ({storage.name}) on a latent cache"
         )
-    check_blocks([row for row in layout.rows if row.kind != "state"], storage)
+    if flash_attention_off(ask):
+        layout = without_flash(layout, storage)
+        deployment = msgspec.structs.replace(deployment, layout=layout)
+    else:
+        check_blocks([row for row in layout.rows if row.kind != "state"], storage)
     shape = _shape(deployment, storage)
     _check_native(model, shape)
     per_request = min(shape.n_ctx_seq, model.context or shape.n_ctx_seq)
