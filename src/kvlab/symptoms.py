@@ -145,6 +145,7 @@ class _Scan:
         self.engine = engine
         self.lines = 0
         self._stage: Stage = ""
+        self._start_line = self._serving_line = 0
         self._tallies: dict[str, dict[str, Tally]] = {}
         self._by_needle: dict[bytes, list[_Watch]] = {}
         for watch in _watches():
@@ -175,7 +176,7 @@ class _Scan:
                 matched.setdefault((watch.code, watch.sign), []).append((watch, match))
         for (code, sign), found in matched.items():
             if sign == _STAGE_NAME:
-                self._stage = _stage(code)
+                self._reach(_stage(code), number)
                 continue
             # The engine that wrote the log knows its lines best; the named groups of its sign are the ones to read.
             watch, match = next((pair for pair in found if pair[0].engine == self.engine), found[0])
@@ -191,6 +192,13 @@ class _Scan:
                     engine=engine,
                 )
                 self._count(code, sign, hit)
+
+    def _reach(self, stage: Stage, number: int) -> None:
+        if stage == "":
+            self._start_line = number
+        elif stage == "serving" != self._stage:
+            self._serving_line = number
+        self._stage = stage
 
     def _count(self, code: str, sign: str, hit: Hit) -> None:
         tallies = self._tallies.setdefault(code, {})
@@ -214,7 +222,8 @@ class _Scan:
                 continue
             case = Case(engine=self.engine, tallies=tallies, ended=self._stage)
             if finding := _finding(code, rule, case):
-                yield finding
+                later = tallies[SYMPTOM].last.number < self._start_line < self._serving_line
+                yield msgspec.structs.replace(finding, recovered_line=self._serving_line if later else None)
 
 
 def _finding(code: str, rule: Rule, case: Case) -> Finding | None:
@@ -265,9 +274,9 @@ def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
         if not (rule.consequence and caused) and not codes.intersection(rule.yields_to)
     ]
 
-    def key(pair: tuple[Finding, Rule]) -> tuple[int, int, int, str]:
+    def key(pair: tuple[Finding, Rule]) -> tuple[bool, int, int, int, str]:
         finding, rule = pair
-        order = _CERTAINTIES.index(finding.certainty), _COSTS.index(rule.cost)
-        return *order, finding.line_number, finding.code
+        certainty, cost = _CERTAINTIES.index(finding.certainty), _COSTS.index(rule.cost)
+        return finding.recovered_line is not None, certainty, cost, finding.line_number, finding.code
 
     return tuple(finding for finding, _ in sorted(kept, key=key))

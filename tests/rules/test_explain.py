@@ -189,6 +189,19 @@ def test_kernels_that_compile_are_no_finding_once_the_server_is_ready(tmp_path: 
     assert symptoms.explain(str(log)).findings == ()
 
 
+def test_a_failure_that_a_later_start_got_over_comes_last(tmp_path: Path) -> None:
+    """vLLM was started again with a shorter context; then its pool filled."""
+    log = tmp_path / "engine.log"
+    refused, good, full = POOL, GOLDEN / "vllm" / "logs" / "0.32.0_cpu_auto.log", golden("pool_full.vllm")
+    log.write_bytes(refused.read_bytes() + good.read_bytes() + full.read_bytes())
+    first, second = symptoms.explain(str(log)).findings
+    assert (first.code, first.recovered_line) == ("pool_full", None)
+    assert second.code == "context_larger_than_pool"
+    assert second.recovered_line is not None
+    served = log.read_bytes().decode().split("\n")[second.recovered_line - 1]
+    assert "Application startup complete" in served
+
+
 def test_memory_errors_are_told_apart_by_how_far_the_start_had_come(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
     error = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"

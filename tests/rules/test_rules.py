@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from kvlab import engines, rules, symptoms
 from kvlab.core.errors import BadInput
@@ -19,7 +22,7 @@ LOGS = sorted((GOLDEN / "logs").glob("*.log"))
 HEALTHY = [
     *sorted((GOLDEN / "logs" / "healthy").glob("*.log")),
     *sorted((GOLDEN / "llamacpp").glob("*.log")),
-    *sorted((GOLDEN / "ollama").glob("*.log")),
+    GOLDEN / "ollama" / "gemma3_270m_q8_0_8192x2.log",
     *(GOLDEN / "vllm" / "logs" / name for name in ("0.32.0_cpu_auto.log", "0.32.0_cpu_fp8.log")),
     *(GOLDEN / "sglang" / name for name in ("gpt_oss_bench.log", "qwq_32b_tp4.log", "nemotron_hybrid.log")),
     GOLDEN / "sglang" / "gemma_4_12b_fp4.log",
@@ -78,6 +81,12 @@ def test_a_healthy_log_before_a_sick_one_hides_nothing(path: Path, tmp_path: Pat
             continue
         both.write_bytes(path.read_bytes().rstrip(b"\n") + b"\n" + sick.read_bytes())
         assert code in codes_in(both)
+
+
+def test_a_start_that_went_well_on_the_cpu_alone_shows_why() -> None:
+    (finding,) = symptoms.explain(str(GOLDEN / "ollama" / "ministral_3b_f16_4096x2.log")).findings
+    assert finding.code == "driver_too_old"
+    assert finding.why == "driver 546 is there and 550 or newer is needed"
 
 
 def test_healthy_logs_of_all_six_engines_are_there() -> None:
@@ -145,17 +154,22 @@ PATTERNS = [
 
 
 @pytest.mark.parametrize(("name", "pattern"), PATTERNS, ids=[name for name, _ in PATTERNS])
-def test_needles_are_in_every_line_that_a_pattern_matches(name: str, pattern: object) -> None:
+def test_needles_are_in_every_line_that_a_pattern_matches(name: str, pattern: re.Pattern[str]) -> None:
     """Without needles each line of a large log would be tried; with a wrong one a symptom would be missed."""
-    import re
-
-    assert isinstance(pattern, re.Pattern)
     literals = needles(pattern)
     assert literals, f"{name} has no literal"
     for path in (*LOGS, *HEALTHY):
         for line in path.read_text(errors="replace").splitlines():
             if pattern.search(line):
                 assert any(literal in line for literal in literals), line
+
+
+@pytest.mark.parametrize(("name", "pattern"), PATTERNS, ids=[name for name, _ in PATTERNS])
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@given(data=st.data())
+def test_needles_are_in_whatever_a_pattern_matches(name: str, pattern: re.Pattern[str], data: st.DataObject) -> None:
+    text = data.draw(st.from_regex(pattern))
+    assert any(literal in text for literal in needles(pattern) or ())
 
 
 def test_an_unknown_code_names_the_nearest() -> None:

@@ -129,10 +129,15 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     engine: str | None
     why: str
     do: tuple[str, ...]
+    recovered_line: int | None = None
+    """Where a later start of the same log serves; None when none does."""
 
 
 class Explain(msgspec.Struct, frozen=True, kw_only=True):
-    """What a log shows: findings, the most certain and cheapest first. None is no proof of health."""
+    """What a log shows: findings, the most certain and cheapest first; those of earlier starts come last.
+
+    None is no proof of health.
+    """
 
     schema: Literal["kvlab/explain@1"] = "kvlab/explain@1"
     engine: str | None

@@ -25,10 +25,12 @@ def explained(value: Explain) -> RenderableType:
 
 def _finding(value: Finding) -> RenderableType:
     times = f", {value.count:,} such lines" if value.count > 1 else ""
+    later = value.recovered_line
     return Group(
         heading(words.plain(value.title)),
         note(f"{value.code}, {value.certainty}{times}; kvlab explain {value.code}"),
         Text(f"line {value.line_number:,}: {words.plain(value.line)}"),
+        *([] if later is None else [Text(f"over: a later start serves from line {later:,} on")]),
         Text(f"why: {words.plain(value.why)}"),
         Text("do, the cheapest first:"),
         *_steps(value.do),

@@ -8,14 +8,23 @@ from kvlab.core.rule import Stage
 
 STAGES: tuple[tuple[Stage, re.Pattern[str]], ...] = (
     (
+        "",  # a new start: what an earlier one reached is over
+        re.compile(
+            r"vLLM API server version|non-default args: \{"  # vLLM
+            r"|server_args=ServerArgs\("  # SGLang
+            r"|\bbuild_info: |\bbuild: \d+ \("  # llama.cpp
+            r"|msg=\"Listening on |msg=\"starting (?:llama-|llama |ollama |)(?:server|runner)"  # Ollama, and its child
+            r"|TensorRT-LLM\] TensorRT-LLM version|input backend=\w+, backend_config="  # TensorRT-LLM, LMDeploy
+        ),
+    ),
+    (
         "loading",
         re.compile(
             r"Starting to load model|Loading safetensors checkpoint shards|Loading pt checkpoint shards"  # vLLM
-            r"|, in load_model\b|, in load_weights\b|, in create_weights\b|, in _initialize_model\b|, in"
-            r" initialize_model\b"
+            r"|, in load_model\b|, in load_weights\b|, in create_weights\b"
+            r"|, in _initialize_model\b|, in initialize_model\b"
             r"|Load weight begin"  # SGLang
-            r"|llama_model_loader: loaded meta data|msg=\"starting (?:llama|llama-|ollama )server\""
-            r"|msg=\"starting runner\""
+            r"|llama_model_loader: loaded meta data"  # llama.cpp
         ),
     ),
     (
@@ -33,8 +42,8 @@ STAGES: tuple[tuple[Stage, re.Pattern[str]], ...] = (
         re.compile(
             r"KV cache size: [\d,]+ tokens|\b(?:GPU|cuda) blocks: \d|Capturing CUDA graph|Capturing the model for CUDA"
             r"|, in capture_model\b|, in _dummy_run\b|, in compile_or_warm_up_model\b|, in initialize_from_config\b"
-            r"|KV Cache is allocated|Memory pool end|Capture (?:decode )?(?:cuda|CUDA) graph begin|, in"
-            r" init_cuda_graphs\b"
+            r"|KV Cache is allocated|Memory pool end|Capture (?:decode )?(?:cuda|CUDA) graph begin"
+            r"|, in init_cuda_graphs\b"
             r"|for max tokens in paged KV cache|\[BlockManager\] max_block_count"
         ),
     ),
