@@ -17,6 +17,7 @@ from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.plan import Plan
 from kvlab.core.units import gib
 from kvlab.launch import OnLine, Server, start
+from kvlab.load.address import base_url
 from kvlab.observe import read_log
 
 if TYPE_CHECKING:
@@ -103,13 +104,20 @@ def attached(url: str, engine: str | None, plan: Plan | None) -> Serving:
     """
     seen = read_server(url, engine or (plan.engine.name if plan else None))
     check = listing(seen) if plan is None else compare(plan, seen)
-    return Serving(url=url.rstrip("/"), engine=seen.engine, pid=None, log=None, plan=plan, check=check)
+    return Serving(url=base_url(url), engine=seen.engine, pid=None, log=None, plan=plan, check=check)
 
 
 def watch(
-    serving: Serving, server: Server | None, tell: Callable[[Look, Look | None], None], *, pause: float = 2.0
+    serving: Serving,
+    server: Server | None,
+    tell: Callable[[Look, Look | None], None],
+    *,
+    address: str | None = None,
+    pause: float = 2.0,
 ) -> None:
     """Looks at the metrics every `pause` seconds and tells the last two looks, until the server is gone.
+
+    `address` is the server's with the user name and password that it wants, which `serving` does not keep.
 
     Raises EngineFailed when the engine that was started dies, ServerRefused when the one attached to stops answering.
     Ends only by an exception: KeyboardInterrupt is how a person stops it.
@@ -119,7 +127,7 @@ def watch(
     while True:
         if server is not None and (gone := server.died()):
             raise gone
-        words = read_words(serving.url, serving.engine)
+        words = read_words(address or serving.url, serving.engine)
         missed = missed + 1 if words is None else 0
         if server is None and missed >= _LOST_AFTER:
             raise ServerRefused(f"{serving.url} has stopped answering; what it last said is above")

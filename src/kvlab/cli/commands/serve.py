@@ -109,7 +109,7 @@ def _stay(options: argparse.Namespace, answer: Answer, serving: Serving, server:
 
     deliver(answer, as_json=options.json, output=options.output)
     with _status() as tell:
-        watch(serving, server, tell)
+        watch(serving, server, tell, address=options.attach)
     return answer
 
 
