@@ -51,8 +51,9 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """The same as a share of the GPU's memory; both add up."""
 
     def arg(self, flag: str) -> str | None:
-        """The value of an `--engine-arg`, the last one given; None when it was not."""
-        return next((value for name, value in reversed(self.engine_args) if name == flag), None)
+        """The value of an `--engine-arg` (dashes and underscores are alike), the last one given; None without one."""
+        wanted = flag.replace("_", "-")
+        return next((value for name, value in reversed(self.engine_args) if name.replace("_", "-") == wanted), None)
 
 
 class EngineId(msgspec.Struct, frozen=True):

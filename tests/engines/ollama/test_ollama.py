@@ -295,6 +295,7 @@ def test_some_architectures_run_one_request_at_a_time() -> None:
         (LLAMA_8B, {"engine_args": (("OLLAMA_NUM_PARALLEL", "1"),)}, "use --parallel"),
         (LLAMA_8B, {"engine_args": (("OLLAMA_HOST", "x"),)}, "leave it out"),
         (LLAMA_8B, {"engine_args": (("--flash-attn", "on"),)}, "parameters of a Modelfile"),
+        (LLAMA_8B, {"engine_args": (("num-gpus", "3"),)}, "did you mean num_gpu"),
         (LLAMA_8B, {"engine_version": "newest"}, "not an Ollama release"),
     ],
 )

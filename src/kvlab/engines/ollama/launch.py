@@ -8,7 +8,7 @@ import sys
 
 from kvlab.core.engine import Carved, Deployment, Launcher
 from kvlab.core.plan import Ask, Flag, Launch
-from kvlab.engines.ollama.arguments import is_variable
+from kvlab.engines.ollama.arguments import is_variable, own_name
 from kvlab.engines.ollama.capacity import shape_of, storage
 from kvlab.engines.ollama.context import served
 from kvlab.engines.ollama.serving import MODEL
@@ -39,12 +39,16 @@ def _command(deployment: Deployment, carved: Carved, source: str) -> Launch:
     shape = shape_of(deployment, held, stored)
     model = os.path.abspath(source if os.path.exists(source) else os.path.basename(source))
     variables = [*_variables(stored.name, held.num_ctx, held.slots)]
-    variables += [Flag(name, value, "passed on as given") for name, value in ask.engine_args if is_variable(name)]
+    variables += [
+        Flag(own_name(name), value, "passed on as given") for name, value in ask.engine_args if is_variable(name)
+    ]
     parameters = [
         Flag("num_ctx", str(held.num_ctx), "the same for this model: memory grows with it, times the requests"),
         Flag("num_batch", str(shape.ubatch), "tokens of a micro-batch: faster prefill, larger buffers and windows"),
     ]
-    parameters += [Flag(name, value, "passed on as given") for name, value in ask.engine_args if not is_variable(name)]
+    parameters += [
+        Flag(own_name(name), value, "passed on as given") for name, value in ask.engine_args if not is_variable(name)
+    ]
     return Launch(
         argv=("sh", SCRIPT, MODELFILE, model),
         env={flag.flag: flag.value or "" for flag in variables},
