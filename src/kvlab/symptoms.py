@@ -20,6 +20,7 @@ _LOOK_LINES = 2000
 """Lines among which the first recognisable one must stand."""
 _SOURCE = re.compile(r"\braise \w+\(|^\W*f?[\"'](?!\w+[\"']:)")
 """A line of Python that a traceback quotes: what it would have said stands below it."""
+_LAST_NUMBER = re.compile(r"[\d.,]+$")
 _STAGE_NAME = "stage"
 _CERTAINTIES = ("certain", "likely", "possible")
 _COSTS = ("setting", "trade", "machine")
@@ -165,6 +166,8 @@ class _Scan:
             at_line += block.count(b"\n", counted, start)
             counted = start
             text = text_of(block[start:end])
+            if end == len(block):  # a log cut short: a number at its very end may lack digits
+                text = _LAST_NUMBER.sub("", text)
             if not _SOURCE.search(text):
                 self._line(text, at_line + 1, watches)
         self.lines += block.count(b"\n") + (not block.endswith(b"\n"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -110,7 +111,7 @@ def test_wrapped_lines_show_the_same(wrap: str, tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
     for path in LOGS:
         lines = path.read_text().splitlines()
-        log.write_bytes("\n".join(map(WRAPS[wrap], lines)).encode())
+        log.write_bytes("".join(WRAPS[wrap](line) + "\n" for line in lines).encode())
         plain, wrapped = symptoms.explain(str(path)), symptoms.explain(str(log))
         assert {(item.code, item.line_number, item.count, item.why) for item in wrapped.findings} == {
             (item.code, item.line_number, item.count, item.why) for item in plain.findings
@@ -187,6 +188,25 @@ def test_kernels_that_compile_are_no_finding_once_the_server_is_ready(tmp_path: 
     log = tmp_path / "engine.log"
     log.write_text(golden("kernels_compiling.vllm").read_text() + "INFO:     Application startup complete.\n")
     assert symptoms.explain(str(log)).findings == ()
+
+
+NUMBER = re.compile(r"(?<!about )\b\d+(?:,\d{3})*(?:\.\d+)?")  # what is estimated is called "about"
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
+def test_a_log_cut_anywhere_gives_no_number_that_is_not_there(path: Path, tmp_path: Path) -> None:
+    """A cut number (34 of 34736) must not be read as one."""
+    text = path.read_text()
+    whole = symptoms.explain(str(path))
+    told = [text, *(line for item in whole.findings for line in (item.why, *item.do))]
+    counts = {str(number) for number in range(10)}
+    log = tmp_path / "cut.log"
+    for end in range(40, len(text), 11):
+        log.write_text(text[:end])
+        for item in symptoms.explain(str(log)).findings:
+            page = symptoms.page(item.code)
+            known = set(NUMBER.findall(" ".join((*told, page.cause, *page.do)))) | counts
+            assert set(NUMBER.findall(" ".join((item.why, *item.do)))) <= known, text[:end][-200:]
 
 
 def test_a_failure_that_a_later_start_got_over_comes_last(tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ STAGES: tuple[tuple[Stage, re.Pattern[str]], ...] = (
     (
         "serving",
         re.compile(
-            r"Application startup complete|The server is fired up and ready to roll|, in execute_model\b"
-            r"|, in event_loop_(?:normal|overlap)\b|server is listening on|main: model loaded|: model loaded$"
+            r"Application startup complete|The server is fired up and ready to roll|, in run_busy_loop\b"
+            r"|, in event_loop_(?:normal|overlap)\b|listening on https?://|main: model loaded|: model loaded$"
             r"|llama runner started|Avg generation throughput|Decode batch"
         ),
     ),

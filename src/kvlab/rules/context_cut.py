@@ -40,7 +40,9 @@ RULE = Rule(
     cost="trade",
     signs=(
         Sign(
-            pattern=re.compile(r"truncating input prompt\\?\" limit=(?P<limit>\d{1,9}) prompt=(?P<asked>\d{1,9})"),
+            pattern=re.compile(
+                r"truncating input prompt\\?\" limit=(?P<limit>\d{1,9}) prompt=(?P<asked>\d{1,9})(?= |$)"
+            ),
             engines=("ollama",),
         ),
         Sign(pattern=re.compile(r"input truncated \|? ?n_ctx=(?P<limit>\d{1,9})"), engines=("ollama",)),

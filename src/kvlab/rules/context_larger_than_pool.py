@@ -30,7 +30,7 @@ _NUMBERS = re.compile(
     r"max seq len \((?P<asked>[\d,]+)\)"
     r"(?:, \(?(?P<need>[\d.]+) GiB KV cache is needed.*?memory \((?P<have>[\d.]+) GiB\))?"
     r"(?:.*?stored in KV cache \((?P<tokens>\d+)\))?"
-    r"(?:.*?estimated maximum model length is (?P<fits>\d+))?"
+    r"(?:.*?estimated maximum model length is (?P<fits>\d+)(?=[.\s]))?"
 )
 _PAGED = re.compile(r"maxTokensInPagedKvCache \((?P<tokens>\d+)\)")
 

@@ -39,15 +39,15 @@ RULE = Rule(
     signs=(
         Sign(
             pattern=re.compile(
-                r"NVIDIA driver too old\b.*?driver=(?P<driver>\d+) required_driver=\W*(?P<required>\d+)"
+                r"NVIDIA driver too old\b.*?driver=(?P<driver>\d+) required_driver=\W*(?P<required>\d+) or"
             ),
             engines=("ollama",),
         ),
         Sign(pattern=re.compile(r"NVIDIA driver on your system is too old \(found version (?P<found>\d{1,6})\)")),
         Sign(
             pattern=re.compile(
-                r"CUDA driver version is insufficient for CUDA runtime version|forward compatibility was"
-                r" attempted on non"
+                r"CUDA driver version is insufficient for CUDA runtime version"
+                r"|forward compatibility was attempted on non"
                 r"|unsatisfied condition: cuda>=|The provided PTX was compiled with an unsupported toolchain"
             )
         ),

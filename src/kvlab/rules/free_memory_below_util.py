@@ -20,7 +20,7 @@ import re
 from kvlab.core.rule import Advice, Case, Rule
 
 _NUMBERS = re.compile(
-    r"\((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is less than .*?\([\d.]+, (?P<want>[\d.]+)"
+    r"\((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is less than .*?\([\d.]+, (?P<want>[\d.]+) GiB"
 )
 
 

@@ -28,8 +28,8 @@ RULE = Rule(
         Sign(
             pattern=re.compile(
                 r"an illegal memory access was encountered|device-side assert triggered|uncorrectable ECC error"
-                r"|NVRM: Xid \(|fallen off the bus|CUDA error: misaligned address|CUDA error: unspecified launch"
-                r" failure"
+                r"|NVRM: Xid \(|fallen off the bus|CUDA error: misaligned address"
+                r"|CUDA error: unspecified launch failure"
             )
         ),
     ),

@@ -27,8 +27,8 @@ RULE = Rule(
             pattern=re.compile(
                 r"Error while creating shared memory segment|posix_fallocate failed ?: No space left on device"
                 r"|unable to (?:write to|mmap|open) (?:file|shared memory object|\d+ bytes from file) ?</torch_"
-                r"|No space left on device: '/dev/shm|Bus error \(core dumped\)|DataLoader worker .* killed by"
-                r" signal: Bus error"
+                r"|No space left on device: '/dev/shm|Bus error \(core dumped\)"
+                r"|DataLoader worker .* killed by signal: Bus error"
             )
         ),
     ),

@@ -36,8 +36,8 @@ RULE = Rule(
     signs=(
         Sign(
             pattern=re.compile(
-                r"World size \(\d+\) is larger than the number of available GPUs|parallel size \(\d+\) exceeds"
-                r" available GPUs"
+                r"World size \(\d+\) is larger than the number of available GPUs"
+                r"|parallel size \(\d+\) exceeds available GPUs"
                 r"|local_world_size \(\d+\) must be less than or equal to the number of visible devices"
                 r"|number of required GPUs exceeds the total number of available GPUs"
                 r"|world_size \(\d+\) is less than than max local gpu count"
