@@ -190,7 +190,7 @@ def test_kernels_that_compile_are_no_finding_once_the_server_is_ready(tmp_path: 
     assert symptoms.explain(str(log)).findings == ()
 
 
-NUMBER = re.compile(r"(?<!about )\b\d+(?:,\d{3})*(?:\.\d+)?")  # what is estimated is called "about"
+NUMBER = re.compile(r"(?<!about )(?<![\d,.])\d+(?:,\d{3})*(?:\.\d+)?")  # what is estimated is called "about"
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
