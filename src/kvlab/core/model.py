@@ -78,5 +78,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """Routed experts that one token visits; None for dense models."""
     expert_ffn: int | None = None
     """Width of one routed expert."""
+    scan_chunk: int | None = None
+    """Tokens that a Mamba kernel scans at a time; None when no key states it."""
     vision: tuple[int | None, int | None] | None = None
     """num_hidden_layers and hidden_size of the vision_config, each None where it has none; None without one."""

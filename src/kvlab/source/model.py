@@ -52,6 +52,7 @@ def model(root: Config, name: str, understood: Understood) -> Model:
         ffn=widths.ffn(config),
         experts_per_token=widths.experts_per_token(config),
         expert_ffn=widths.expert_ffn(config),
+        scan_chunk=widths.scan_chunk(config),
         vision=_vision(root),
     )
 

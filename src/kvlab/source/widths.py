@@ -33,6 +33,11 @@ def experts_per_token(config: Config) -> int | None:
 _MOST = 10_000_000
 
 
+def scan_chunk(config: Config) -> int | None:
+    """Tokens that a Mamba kernel scans at a time; None when no key states it."""
+    return _widest(config, "mamba_chunk_size", "chunk_size")
+
+
 def _widest(config: Config, *keys: str) -> int | None:
     """The first of the keys that holds a size, or a list of them, one for each layer; None when none does.
 

@@ -3,18 +3,22 @@ and as public logs state them."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from kvlab import api
 from kvlab.core.engine import Gpu
 from kvlab.core.layout import Layout, Row
 from kvlab.core.model import Model
 from kvlab.core.plan import Ask
 from kvlab.engines.vllm.defaults import batched_tokens, graph_sizes, graphs_counted, sequences, utilisation
-from kvlab.engines.vllm.states import cache_mode
+from kvlab.engines.vllm.states import aligned_block, cache_mode
 from kvlab.facts import gpus
 
 GQA = Layout((Row(kind="full", layers=(0,), heads=8, k_dim=128, v_dim=128),))
 LONG = 131072
+GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 def ask(version: str, **more: object) -> Ask:
@@ -112,3 +116,26 @@ def test_a_cpu_has_limits_of_its_own() -> None:
     cpu = Gpu(name="cpu", title="memory", usable_bytes=1 << 36, bandwidth=None, source="test")
     assert (batched_tokens(ask("0.32.0", tp=2), GQA, cpu, LONG), sequences(ask("0.32.0", tp=2), cpu)) == (4096, 256)
     assert graph_sizes(ask("0.32.0"), cpu, 2048) == 0
+
+
+@pytest.mark.parametrize(("version", "cached"), [("0.23.1", True), ("0.28.0", True), ("0.32.0", True)])
+def test_the_block_beside_mamba_layers_is_what_a_log_states(version: str, cached: bool) -> None:
+    # vLLM 0.23.1 on an RTX PRO 6000 with prefix caching: "Setting attention block size to 8320 tokens",
+    # https://github.com/vllm-project/vllm/issues/48401; 8320 is a multiple of the kernel's chunk of 128 as well
+    name = "nvidia__NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4"
+    plan = api.plan(
+        GOLDEN / "configs" / f"{name}.json",
+        engine_version=version,
+        gpu="rtxpro6000-96gb",
+        pool_gib=10,
+        kv_dtype="fp8",
+        prefix_caching=cached,
+    )
+    assert plan.capacity is not None
+    assert plan.capacity.block_size == 8320
+
+
+def test_a_state_in_every_block_makes_blocks_multiples_of_the_kernels_chunk() -> None:
+    # config.py's own example: a state of 788 kB, 2 kB a token: 394 tokens, up to a multiple of 256: 512
+    assert aligned_block(GQA, 16, 2000, 788_000, 256) == 512
+    assert aligned_block(GQA, 16, 2000, 788_000) == 400

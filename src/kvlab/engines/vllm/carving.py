@@ -19,7 +19,7 @@ from kvlab.engines.vllm.packed import Kernels, packed_groups, row_specs, stride_
 from kvlab.engines.vllm.parallel import check_parallel
 from kvlab.engines.vllm.platform import block_size, capability, device_block, in_flight_tokens, on_cpu, switched_on
 from kvlab.engines.vllm.specs import Room, Spec, attention_spec, state_spec, without_windows
-from kvlab.engines.vllm.states import aligned_block, cache_mode, request_blocks, state_bytes
+from kvlab.engines.vllm.states import aligned_block, cache_mode, kernel_step, request_blocks, state_bytes
 from kvlab.engines.vllm.versions import Release, release
 
 _KERNEL_BLOCK = 16  # the smallest block of the attention kernels that read unquantised layers
@@ -138,7 +138,7 @@ def _specs(deployment: Deployment, dtype: str, context: int) -> list[Spec]:
     states = [(row, state_bytes(row, model, ask, tp, drafted.tokens)) for row in layout.only("state")]
     if states:
         widest = max(row_bytes(row, dtype, tp, latent) for row in layout.rows)
-        tokens = aligned_block(layout, tokens, widest, max(size for _, size in states))
+        tokens = aligned_block(layout, tokens, widest, max(size for _, size in states), kernel_step(model, ask))
         tokens = round_up(tokens, device_block(deployment.gpu))
     indexed = frozenset() if latent else frozenset(layer for row in layout.only("indexer") for layer in row.layers)
     # Without prefix caching a state block stands for the whole context.

@@ -5,14 +5,15 @@ from __future__ import annotations
 from kvlab.core.engine import Deployment
 from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt
+from kvlab.core.releases import newer
+from kvlab.engines.vllm import ENGINE
 from kvlab.engines.vllm.arguments import argument_doubts
 from kvlab.engines.vllm.carving import Carving, hybrid_off, not_paged
 from kvlab.engines.vllm.defaults import sequences
 from kvlab.engines.vllm.drafts import drafting
 from kvlab.engines.vllm.dtypes import compressed, is_sparse, unknown_format
 from kvlab.engines.vllm.platform import capability, on_cpu
-from kvlab.engines.vllm.states import cache_mode
-from kvlab.engines.vllm.versions import release, unknown_yet
+from kvlab.engines.vllm.versions import parse, release
 
 _COMPRESSED = (0, 30, 0)  # rules of older releases for DeepSeek V4's caches are not known
 
@@ -47,8 +48,7 @@ def doubts(deployment: Deployment, plan: Carving) -> tuple[Doubt, ...]:
     if compressed(layout) and release(ask) < _COMPRESSED:
         unseen = "compressed caches are planned as 0.32 packs them; what releases before 0.30 do was not seen"
         found.append(Doubt("engine-version", unseen))
-    if (text := unknown_yet(ask)) is not None:
-        found.append(Doubt("engine-version", text))
+    found += newer(release(ask), parse(ENGINE.version), ENGINE.title)
     if (text := unknown_format(deployment.model, ask.kv_dtype, release(ask))) is not None:
         found.append(Doubt("kv-cache-dtype", text))
     return (*found, *argument_doubts(ask))
@@ -97,11 +97,6 @@ def _state_doubts(deployment: Deployment, plan: Carving) -> list[Doubt]:
     if on_cpu(deployment.gpu):
         text = "on CPUs with AVX-512 vLLM may keep the recurrent state in float32, which is larger"
         found.append(Doubt("mamba-ssm-cache-dtype", text))
-    if cache_mode(deployment.ask, deployment.model) == "all":
-        text = (
-            "with a state in every block vLLM makes blocks multiples of the Mamba kernel's chunk, which is not planned"
-        )
-        found.append(Doubt("mamba-cache-mode", text))
     pool, wanted = deployment.pool_bytes, sequences(deployment.ask, deployment.gpu)
     blocks = plan.num_blocks(pool) if pool is not None and plan.groups else wanted
     if blocks < wanted:

@@ -23,6 +23,7 @@ _MAMBA2 = ("nemotron_h", "mamba2", "bamba", "granitemoehybrid", "falcon_h1", "za
 _MAMBA2_SINCE = (0, 32, 0)
 _EVERY_BLOCK = (*_MAMBA2, "mamba", "falcon_mamba", "jamba")  # can keep a state in every block
 _ALIGNED_SINCE = (0, 28, 0)
+_SCAN_CHUNK = 2048  # ModelConfig.get_mamba_chunk_size without a key
 _FLASH_KDA = (
     "KimiK3ForConditionalGeneration",
     "KimiK3ForCausalLM",
@@ -115,11 +116,16 @@ def _checkpoints(model: Model, version: Release, gpu: Gpu | None) -> bool:
     return fast and version >= _FLASH_KDA_SINCE and any(name in _FLASH_KDA for name in model.architectures)
 
 
-def aligned_block(layout: Layout, block: int, token_bytes: int, state: int) -> int:
+def kernel_step(model: Model, ask: Ask) -> int:
+    """Tokens of which blocks are a multiple where each keeps a state: what the Mamba kernel scans at a time."""
+    return (model.scan_chunk or _SCAN_CHUNK) if cache_mode(ask, model) == "all" else 1
+
+
+def aligned_block(layout: Layout, block: int, token_bytes: int, state: int, chunk: int = 1) -> int:
     """Tokens of an attention block that is at least as large as one layer's state.
 
-    `token_bytes` is one attention layer's; blocks grow in steps of the kernel's block size.
+    `token_bytes` is one attention layer's; blocks grow in steps of the kernels' block sizes, `chunk` among them.
     """
     step = max(block, _LATENT_BLOCK) if any(layout.only("latent")) else block
-    step = lcm(step, *(_INDEX_ENTRIES * row.pool for row in layout.only("indexer")))
+    step = lcm(step, chunk, *(_INDEX_ENTRIES * row.pool for row in layout.only("indexer")))
     return max(block, step * ceil_div(state, step * token_bytes))
