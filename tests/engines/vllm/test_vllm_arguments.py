@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from kvlab.core.errors import BadInput
 from kvlab.core.plan import Ask
+from kvlab.core.releases import newer
 from kvlab.engines.vllm.arguments import argument_doubts, check_arguments
-from kvlab.engines.vllm.versions import parse, unknown_yet
+from kvlab.engines.vllm.versions import parse
 
 
 def asked(name: str, value: str = "true") -> Ask:
@@ -103,12 +104,10 @@ def test_what_is_no_version(text: str) -> None:
 
 
 def test_a_release_to_come_is_planned_by_the_last_known_rules() -> None:
-    text = unknown_yet(Ask(engine_version="99.9"))
-    assert text is not None
-    assert "99.9.0" in text
-    assert "0.32.0" in text
-    assert unknown_yet(Ask()) is None
-    assert unknown_yet(Ask(engine_version="0.32.5")) is None
+    (doubt,) = newer(parse("99.9"), parse("0.32.0"), "vLLM")
+    assert "vLLM 99.9.0 is newer" in doubt.text
+    assert doubt.text.endswith("0.32.0")
+    assert newer(parse("0.32.5"), parse("0.32.0"), "vLLM") == []
 
 
 @given(st.text(max_size=30), st.text(max_size=30))

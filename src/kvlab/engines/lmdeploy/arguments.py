@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from kvlab.core.errors import BadInput
+from kvlab.core.errors import BadInput, misspelt, shortened
 from kvlab.core.model import Model
 from kvlab.core.plan import Ask
 from kvlab.engines.lmdeploy.models import TURBOMIND
@@ -27,6 +27,10 @@ _CHOSEN = ("server-name", "server-port", "log-level", "enable-metrics", "disable
 """The address, and what kvlab needs to see the cache."""
 
 
+_OTHERS = ("num-cpu-blocks",)
+"""Flags whose names are close to those that count."""
+
+
 def check_arguments(ask: Ask) -> None:
     """Raises BadInput for an engine argument that would overrule the plan, naming the option that says the same."""
     for name, value in ask.engine_args:
@@ -38,6 +42,9 @@ def check_arguments(ask: Ask) -> None:
             raise BadInput(f"--engine-arg {name}={value} would overrule the plan; use {option} instead")
         if name.startswith("-"):
             raise BadInput(f"--engine-arg {name}: write the flag without dashes, as {flag}=VALUE")
+        near = None if flag in _OTHERS else misspelt(flag, (*_OWN_OPTION, "backend"))
+        if near is not None:
+            raise BadInput(f"--engine-arg {shortened(flag)}: did you mean {_OWN_OPTION.get(near, near)}?")
 
 
 def backend(model: Model, ask: Ask) -> Backend:

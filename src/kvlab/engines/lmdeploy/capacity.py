@@ -10,7 +10,9 @@ from kvlab.core.errors import BadInput, MissingFact
 from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt, Model
 from kvlab.core.plan import Ask, Capacity, Expected, KvCost
+from kvlab.core.releases import newer
 from kvlab.core.units import GIB, MIB, ceil_div, round_up
+from kvlab.engines.lmdeploy import ENGINE
 from kvlab.engines.lmdeploy.arguments import Backend, backend, check_arguments
 from kvlab.engines.lmdeploy.dtypes import OFFERED, Policy, parts, policy, resolve
 from kvlab.engines.lmdeploy.memory import overhead
@@ -194,7 +196,7 @@ def _row(name: str, value: float, unit: str, because: str, tolerance: float) -> 
 
 def _doubts(deployment: Deployment, engine: Backend, capacity: Capacity | None) -> list[Doubt]:
     model, ask, layout = deployment.model, deployment.ask, deployment.layout
-    found = []
+    found = newer(release(ask), release(Ask()), ENGINE.title)
     if engine == "turbomind" and release(ask) >= OBJECT_CACHE:
         text = "TurboMind of 0.16 on prints its pool in bytes, not in blocks, and rounds objects to pages: tokens are a"
         found.append(Doubt("backend", f"{text} little fewer than planned"))

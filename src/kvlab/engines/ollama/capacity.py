@@ -8,6 +8,7 @@ from kvlab.core.engine import Carved, Deployment, Planner
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
 from kvlab.core.plan import Ask, Capacity, Expected, KvCost
+from kvlab.core.releases import newer
 from kvlab.core.units import GIB, MIB
 from kvlab.engines._llama.cells import (
     MOST_SLOTS,
@@ -21,6 +22,7 @@ from kvlab.engines._llama.cells import (
     types,
 )
 from kvlab.engines._llama.stated import buffers, cache_lines, expects, sequence_bytes, token_bytes
+from kvlab.engines.ollama import ENGINE
 from kvlab.engines.ollama.arguments import check_arguments
 from kvlab.engines.ollama.context import Served, default_context, micro_batch, served
 from kvlab.engines.ollama.versions import CHILD, CONTEXT_TIERS, release
@@ -122,7 +124,7 @@ def _printed(size: int) -> float:
 
 def _doubts(deployment: Deployment, whole: int) -> list[Doubt]:
     model, layout, ask = deployment.model, deployment.layout, deployment.ask
-    found = []
+    found = newer(release(ask), release(Ask()), ENGINE.title)
     if deployment.pool_bytes is not None and whole > deployment.pool_bytes:
         text = "layers that do not fit go to the CPU without an error, and answers slow down: look for"
         found.append(Doubt("num_gpu", f'{text} "offloaded N/N layers to GPU" in the log'))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvlab.core.errors import BadInput
+from kvlab.core.errors import BadInput, misspelt, shortened
 from kvlab.core.plan import Ask
 
 _OWN_OPTION = {
@@ -27,6 +27,12 @@ _COUNTS = ("max-total-tokens", "max-mamba-cache-size", "cuda-graph-max-bs", "cud
 _RATIOS = ((FRACTION, 1.0), ("swa-full-tokens-ratio", 1.0), ("mamba-full-memory-ratio", 1e6))
 _DP_WORDS = ("dp", "dp-size", "data-parallel-size")
 
+_HONOURED = (
+    *("enable-dp-attention", "json-model-override-args", "speculative-algorithm", "speculative-num-draft-tokens"),
+    *("speculative-draft-model-path", "mamba-ssm-dtype", "mamba-scheduler-strategy", "mamba-radix-cache-strategy"),
+    *("attention-backend", "dcp-size", "attn-dp-size"),
+)
+
 
 def check_arguments(ask: Ask) -> None:
     """Raises BadInput for an engine argument that would overrule the plan, naming the option that says the same."""
@@ -39,6 +45,9 @@ def check_arguments(ask: Ask) -> None:
             raise BadInput(f"--engine-arg {name}={value} would overrule the plan; use {option} instead")
         if name != flag:
             raise BadInput(f"--engine-arg {name}: write the flag as {flag}=VALUE")
+        near = misspelt(flag, (*_OWN_OPTION, *_COUNTS, *(word for word, _ in _RATIOS), *_DP_WORDS, *_HONOURED))
+        if near is not None:
+            raise BadInput(f"--engine-arg {shortened(flag)}: did you mean {_OWN_OPTION.get(near, near)}?")
         if flag in _DP_WORDS and not on(ask, "enable-dp-attention"):
             raise BadInput(f"--engine-arg {name}={value} would overrule the plan; use --dp instead")
     for flag in _COUNTS:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from kvlab.core.engine import Deployment
 from kvlab.core.model import Doubt
+from kvlab.core.releases import newer
 from kvlab.core.units import MIB
+from kvlab.engines.sglang import ENGINE
 from kvlab.engines.sglang.arguments import FRACTION, attention_groups
 from kvlab.engines.sglang.defaults import NVIDIA_SMI_MIB
 from kvlab.engines.sglang.drafts import FLAG, draft_rows
 from kvlab.engines.sglang.pools import WINDOWS_SINCE, Pools, Sizes, has_window_pool, running_limit
 from kvlab.engines.sglang.states import KNOWN_SINCE, no_radix, slots_per_request
-from kvlab.engines.sglang.versions import Release, release
+from kvlab.engines.sglang.versions import Release, parse, release
 
 _UNPLANNED = (
     # Engine arguments that change the pools in ways that are not computed here.
@@ -47,7 +49,7 @@ def not_known(deployment: Deployment) -> str | None:
 
 def doubts(deployment: Deployment, pools: Pools, sizes: Sizes | None, context: int) -> tuple[Doubt, ...]:
     """Every assumption that could change the numbers, with the option that settles it."""
-    found = []
+    found = newer(release(deployment.ask), parse(ENGINE.version), ENGINE.title)
     if reason := not_known(deployment):
         found.append(Doubt("capacity", f"{reason}; bytes per token and per sequence hold"))
     found += [*_share_doubts(deployment), *_layout_doubts(deployment), *_argument_doubts(deployment)]

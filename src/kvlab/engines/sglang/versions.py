@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 from kvlab.core.errors import BadInput
 from kvlab.core.plan import Ask
+from kvlab.core.releases import Release, parsed
 from kvlab.engines.sglang import ENGINE
 
-Release = tuple[int, int, int]
+__all__ = ["OLDEST", "Release", "parse", "release"]
+
 OLDEST: Release = (0, 4, 0)
 
 
@@ -27,7 +27,4 @@ def release(ask: Ask) -> Release:
 
 def parse(text: str) -> Release:
     """(0, 5, 10) from "v0.5.10rc0". Raises BadInput on anything that is not a version."""
-    found = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", text.strip())
-    if found is None:
-        raise BadInput(f"engine version {text!r} is not an SGLang release; write it as {ENGINE.version}")
-    return int(found[1]), int(found[2]), int(found[3] or 0)
+    return parsed(text, "an SGLang release", ENGINE.version)

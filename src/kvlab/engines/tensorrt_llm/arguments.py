@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvlab.core.errors import BadInput
+from kvlab.core.errors import BadInput, misspelt, shortened
 from kvlab.core.plan import Ask
 
 _OWN_OPTION = {
@@ -26,6 +26,8 @@ _OWN_OPTION = {
 }
 _CHOSEN = ("host", "port", "enable_iter_perf_stats", "return_perf_metrics")
 """The address, and what kvlab needs to watch the cache."""
+_OTHERS = ("moe_tensor_parallel_size", "moe_cluster_parallel_size", "kv_cache_config.enable_partial_reuse")
+"""Names that are close to those that count."""
 _FILE = ("config", "extra_llm_api_options")
 
 
@@ -50,6 +52,9 @@ def check_arguments(ask: Ask) -> None:
             raise BadInput(f"--engine-arg {name}={value} would overrule the plan; use {option} instead")
         if name.startswith("-"):
             raise BadInput(f"--engine-arg {name}: write the flag without dashes, as {flag}=VALUE")
+        near = None if flag in _OTHERS else misspelt(flag, _OWN_OPTION)
+        if near is not None:
+            raise BadInput(f"--engine-arg {shortened(flag)}: did you mean {_OWN_OPTION[near]}?")
 
 
 def in_file(name: str) -> bool:

@@ -11,8 +11,10 @@ from kvlab.core.errors import BadInput, MissingFact
 from kvlab.core.layout import Layout, Row
 from kvlab.core.model import Doubt, Model
 from kvlab.core.plan import Ask, Capacity, Expected, KvCost
+from kvlab.core.releases import newer
 from kvlab.core.storage import Storage
 from kvlab.core.units import GIB, ceil_div
+from kvlab.engines.tensorrt_llm import ENGINE
 from kvlab.engines.tensorrt_llm.arguments import backend, check_arguments
 from kvlab.engines.tensorrt_llm.dtypes import STORAGES, resolve
 from kvlab.engines.tensorrt_llm.versions import check_release
@@ -175,7 +177,7 @@ def _exact(name: str, value: float, unit: str, because: str, tolerance: float = 
 
 def _doubts(deployment: Deployment, context: int) -> list[Doubt]:
     model, ask = deployment.model, deployment.ask
-    found = []
+    found = newer(check_release(ask), check_release(Ask()), ENGINE.title)
     if deployment.layout.windowed:
         found.append(
             Doubt(
