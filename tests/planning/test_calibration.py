@@ -167,6 +167,25 @@ def test_a_given_pool_teaches_nothing(tmp_path: Path) -> None:
         api.check(path, plan=planned(), learn=True)
 
 
+@pytest.mark.parametrize(
+    ("engine", "text", "unit"),
+    [
+        ("tensorrt-llm", "available KV cache memory when calculating max tokens: {:.2f} GiB", GIB),
+        ("lmdeploy", "Object cache budget: {:.2f} MB", 1 << 20),
+    ],
+)
+def test_a_share_of_what_is_free_is_taken_back_first(tmp_path: Path, engine: str, text: str, unit: int) -> None:
+    plan = planned(engine=engine)
+    pool = line(plan, "pool").bytes
+    path = tmp_path / "engine.log"
+    path.write_text("[TensorRT-LLM][INFO] " * (engine == "tensorrt-llm") + text.format(pool / unit))
+    found = api.check(path, plan=plan, engine=engine, learn=True).learned
+    assert found is not None
+    # What the plan estimated is what the log says, to its printed digits.
+    assert found.overhead_bytes == pytest.approx(found.estimated_overhead_bytes, abs=0.02 * GIB)
+    assert line(planned(engine=engine), "pool").bytes == pytest.approx(pool, abs=0.02 * GIB)
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": "kvlab/calibration@2"}', '{"starts": [{"engine": 1}]}'])
 def test_a_broken_file_is_one_line_and_can_be_left_out(
     kept: Path, content: str, capsys: pytest.CaptureFixture[str]
