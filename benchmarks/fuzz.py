@@ -152,7 +152,7 @@ def outcome(path: Path, engine: str, options: dict[str, Any]) -> tuple[str, str]
         line = str(error)
         return ("refused by name", line) if len(line.splitlines()) == 1 else ("traceback", f"not one line: {line!r}")
     except Hung:
-        return "hung", "".join(traceback.format_stack(limit=3))
+        return "hung", traceback.format_exc(limit=-4)
     except Exception:
         return "traceback", traceback.format_exc(limit=-4)
     finally:

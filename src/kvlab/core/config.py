@@ -19,6 +19,8 @@ _LIMITS = (
     (("head", "dim", "rank", "channels", "kernel", "state", "group", "length", "interval", "freq"), 100_000),
 )
 _LIMIT = 100_000_000
+_LONGEST = 10_000
+"""Numbers in a list: more than layers that a model has."""
 TEXT_CONFIGS = ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config")
 """Keys under which multimodal configs keep the config of their language model."""
 LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_transformer_layers")
@@ -36,6 +38,7 @@ class Config:
         self._values = values
         self._read: set[str] = set()
         self._children: dict[str, Config] = {}
+        self._checked: dict[tuple[str, int], list[int]] = {}
 
     def fresh(self) -> Config:
         """The same config with nothing read."""
@@ -99,7 +102,15 @@ class Config:
         """The list of whole numbers under the first key that has a value; None when none has."""
         key = self._first(keys)
         values = self.items(*keys)
-        return None if values is None or key is None else [self.number(value, key, least) for value in values]
+        if values is None or key is None:
+            return None
+        if len(values) > _LONGEST:
+            raise self.bad(key, f"a list of {len(values):,}", f"a list of at most {_LONGEST:,} numbers")
+        # Asked for once a layer.
+        checked = self._checked.get((key, least))
+        if checked is None:
+            checked = self._checked[key, least] = [self.number(value, key, least) for value in values]
+        return list(checked)
 
     def numbers_or_one(self, key: str) -> list[int]:
         """The list of whole numbers under `key`, or the one number there as a list.
