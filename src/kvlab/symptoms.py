@@ -10,6 +10,7 @@ from itertools import chain
 import msgspec
 
 from kvlab import engines, rules
+from kvlab.core.advice import narrowed
 from kvlab.core.errors import BadInput, nearest
 from kvlab.core.needles import needles
 from kvlab.core.observation import Failure
@@ -249,8 +250,13 @@ def _finding(code: str, rule: Rule, case: Case) -> Finding | None:
         count=case.count(),
         engine=case.first.engine,
         why=plain(advice.why),
-        do=tuple(map(plain, advice.do)),
+        do=tuple(map(plain, _for_engine(advice.do, case.first.engine))),
     )
+
+
+def _for_engine(do: tuple[str, ...], engine: str | None) -> tuple[str, ...]:
+    titles = [engines.engine(name).title for name in engines.names()]
+    return do if engine is None else narrowed(do, engines.engine(engine).title, titles)
 
 
 def _occurrences(block: bytes, needle: bytes) -> Iterator[tuple[int, int, int]]:

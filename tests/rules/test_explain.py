@@ -37,7 +37,7 @@ def golden(name: str) -> Path:
 @pytest.mark.parametrize(
     ("name", "numbers"),
     [
-        ("context_larger_than_pool.vllm", ["24 GiB", "3.18 GiB", "--max-model-len 34736", "20.82 GiB are missing"]),
+        ("context_larger_than_pool.vllm", ["24 GiB", "3.18 GiB", "--max-model-len 34736", "20.82 GiB too few"]),
         # no length in the line: 1,048,576 tokens * 9.97 / 24.00
         ("context_larger_than_pool.vllm_v1_early", ["about 435,596 tokens fit"]),
         ("context_larger_than_pool.vllm_v0", ["29,000", "--max-model-len 23648"]),
@@ -79,6 +79,14 @@ def test_the_two_advices_of_sglang_are_opposite_and_each_has_its_case() -> None:
     assert found(golden("graph_capture_failed.sglang"), "graph_capture_failed").do[0].startswith("lower")
 
 
+def test_advice_names_the_flags_of_the_engine_that_wrote_the_log() -> None:
+    one = found(golden("no_memory_for_blocks.lmdeploy"), "no_memory_for_blocks").do
+    assert one[0] == "raise the share: LMDeploy --cache-max-entry-count"
+    assert not [item for item in one if "vLLM" in item or "SGLang" in item]
+    shared = found(golden("context_larger_than_pool.vllm_v0"), "context_larger_than_pool").do
+    assert "--max-model-len 23648" in shared[0]
+
+
 def test_a_real_refusal_of_vllm() -> None:
     seen = symptoms.explain(str(POOL))
     (finding,) = seen.findings
@@ -88,7 +96,7 @@ def test_a_real_refusal_of_vllm() -> None:
         73,
         2,
     )
-    assert finding.do[0] == "lower the longest context to 896 tokens, which fits (--max-model-len 896)"
+    assert finding.do[0] == "lower the longest context to 896 tokens, which fit: vLLM --max-model-len 896"
     assert len(finding.do) >= 5  # every other way out
 
 

@@ -7,7 +7,7 @@ Cause: a base model, or a copy without its tokenizer's template: chat requests a
 
 Do:
 - use the instruct version of the model
-- give a template: --chat-template FILE (vLLM, SGLang, LMDeploy, llama.cpp --chat-template-file)
+- give a template: --chat-template FILE; llama.cpp --chat-template-file FILE
 - use the completions endpoint
 
 Source: https://github.com/vllm-project/vllm/issues/29849

@@ -9,11 +9,12 @@ Cause: the engine starts only if a single request of the longest allowed length 
 activations and graphs leave.
 
 Do:
-- lower the longest context (vLLM --max-model-len, TensorRT-LLM --max_seq_len) to what the line states
+- lower the longest context to what the line states: vLLM --max-model-len, TensorRT-LLM --max_seq_len
 - let the engine choose it: vLLM --max-model-len auto (from 0.14)
-- give the engine more of the GPU (--gpu-memory-utilization, --kv_cache_free_gpu_memory_fraction), if the rest is free
-- shrink what is not cache: fewer --max-num-seqs and --max-num-batched-tokens, --enforce-eager
-- store the cache in fewer bytes: --kv-cache-dtype fp8, after a quality check
+- give the engine more of the GPU: vLLM --gpu-memory-utilization, TensorRT-LLM --kv_cache_free_gpu_memory_fraction
+- shrink what is not cache: vLLM --max-num-seqs and --max-num-batched-tokens, vLLM --enforce-eager
+- store the cache in fewer bytes: vLLM --kv-cache-dtype fp8, TensorRT-LLM kv_cache_config.dtype fp8, after a quality
+  check
 - split the model over more GPUs, or load smaller weights
 
 Source: https://github.com/vllm-project/vllm/issues/27508 https://github.com/vllm-project/vllm/issues/16118
@@ -40,25 +41,18 @@ def _advise(case: Case, advice: Advice) -> Advice:
     said = Hit(line="", number=0, groups=found.groupdict(default="") if found else {})
     asked, need, have = said.number_of("asked"), said.number_of("need"), said.number_of("have")
     fits = said.number_of("fits") or said.number_of("tokens")
-    why, first = advice.why, list(advice.do[:1])
-    if asked and need and have:
-        why = f"{need:g} GiB are needed for one request of {asked:,.0f} tokens and {have:g} GiB are there: {why}"
+    why, first = advice.why, advice.do[0]
+    if asked and need and have and need > have:
+        sizes = f"{need:g} GiB are needed for one request of {asked:,.0f} tokens and {have:g} GiB are there"
+        why = f"{sizes}, {need - have:.2f} GiB too few: {why}"
+        # A straight line through 0: windows and states make the true length longer, never much shorter.
+        first = f"lower the longest context: about {asked * have / need:,.0f} tokens fit"
     elif asked and fits:
         why = f"one request may have {asked:,.0f} tokens and the pool holds {fits:,.0f}: {why}"
     if fits:
-        first = [f"lower the longest context to {fits:,.0f} tokens, which fits (--max-model-len {fits:.0f})"]
-    elif need and have and asked:
-        # A straight line through 0: windows and states make the true length longer, never much shorter.
-        first = [f"lower the longest context: about {asked * have / need:,.0f} tokens fit"]
-    if need and have and need > have:
-        short = f"{need - have:.2f} GiB are missing"
-        return advice.replaced(
-            why,
-            *first,
-            *(f"{text} ({short})" if "more of the GPU" in text else text for text in advice.do[1:]),
-            drop=len(advice.do),
-        )
-    return advice.replaced(why, *first, drop=1)
+        flags = f"vLLM --max-model-len {fits:.0f}, TensorRT-LLM --max_seq_len {fits:.0f}"
+        first = f"lower the longest context to {fits:,.0f} tokens, which fit: {flags}"
+    return advice.replaced(why, first, drop=1)
 
 
 RULE = Rule(

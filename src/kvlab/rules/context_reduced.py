@@ -11,7 +11,7 @@ Do:
 - ask for a context that fits, so that clients know: LMDeploy --session-len, TensorRT-LLM --max_seq_len, Ollama
   OLLAMA_CONTEXT_LENGTH
 - give the cache more: LMDeploy --cache-max-entry-count, TensorRT-LLM --kv_cache_free_gpu_memory_fraction
-- store the cache in fewer bytes: LMDeploy --quant-policy 8, TensorRT-LLM kv_cache_config.dtype fp8,
+- store the cache in fewer bytes: LMDeploy --quant-policy 8, TensorRT-LLM kv_cache_config.dtype fp8, Ollama
   OLLAMA_KV_CACHE_TYPE=q8_0
 - TensorRT-LLM: --fail_fast_on_attention_window_too_large ends the start instead
 

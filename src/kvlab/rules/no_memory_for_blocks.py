@@ -2,10 +2,11 @@
 
 Symptom: vLLM: "No available memory for the cache blocks" or "Cannot auto-fit max_model_len". SGLang: "Not enough
 memory. Please try to increase --mem-fraction-static" or "Loaded weights leave no GPU memory for the KV cache".
-LMDeploy: "No enough gpu memory for kv cache", "... for runtime", "... for state cache".
+LMDeploy: "No enough gpu memory for kv cache", "... for runtime", "... for state cache". The share must rise here;
+SGLang's advice for a failed graph capture is the opposite one.
 
 Cause: weights and the memory of one step already take the share of the GPU that the engine may use, so the pool would
-have no block. The share must rise here; SGLang's advice for a failed graph capture is the opposite one.
+have no block.
 
 Do:
 - raise the share: vLLM --gpu-memory-utilization, SGLang --mem-fraction-static, LMDeploy --cache-max-entry-count

@@ -1,10 +1,11 @@
 """Running requests are thrown out of the cache again and again.
 
 Symptom: vLLM V0: "Sequence group ... is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV
-cache space"; SGLang: "KV cache pool is full. Retract requests"; ROCm and forks: "Preempted request".
+cache space"; SGLang: "KV cache pool is full. Retract requests". vLLM V1 prints no such line: there, look at
+vllm:num_preemptions_total.
 
 Cause: requests grow while they generate, and more were admitted than the pool holds at their full length. What is
-thrown out is computed again. vLLM V1 prints no such line: there, look at vllm:num_preemptions_total.
+thrown out is computed again.
 
 Do:
 - admit fewer at a time: vLLM --max-num-seqs, SGLang --max-running-requests
