@@ -75,8 +75,8 @@ def test_what_one_rank_loaded_is_counted(row: dict[str, Any]) -> None:
         Deployment(model=loaded.model, layout=loaded.layout, ask=ask, gpu=None, pool_bytes=None, weights=loaded.weights)
     )
     printed = row["gib"] * GIB
-    # gpt-oss: experts padded to the kernel's tiles. p045: a rank of V0 that also counts its communication buffers.
-    slack = {"v052": 0.06, "p045": 0.015, "v079": 0.015}.get(row["id"], 0.006)
+    # p045: a rank of V0 that also counts its communication buffers; v079: a vision tower that every rank may hold whole.
+    slack = {"p045": 0.015, "v079": 0.015}.get(row["id"], 0.006)
     assert abs(taken.bytes / printed - 1) <= slack + 0.005 / row["gib"]
     assert taken.low <= printed + 0.005 * GIB
     assert printed <= taken.high * 1.01

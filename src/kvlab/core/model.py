@@ -36,6 +36,7 @@ class Tensor(msgspec.Struct, frozen=True):
     """Outputs of a matrix, entries of a table or a vector."""
     columns: int = 1
     """Inputs of a matrix; 1 for a vector."""
+    copies: int = 1
 
 
 class Weights(msgspec.Struct, frozen=True):

@@ -85,6 +85,11 @@ def is_tower(name: str) -> bool:
     return _kind(name) == "tower"
 
 
+def is_expert(name: str) -> bool:
+    """Whether a tensor belongs to routed experts."""
+    return _kind(name) == "experts"
+
+
 def is_draft(name: str, layers: int) -> bool:
     """Whether a tensor belongs to a layer that only drafts (multi-token prediction)."""
     return _drafts(name, _layer(name), layers)

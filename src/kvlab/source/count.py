@@ -77,7 +77,8 @@ def _weights(parts: list[Part], drafts: list[Part], rules: Rules, plain: int) ->
         because += f" and {total(drafts):,} of draft layers"
     whole = trunk + extra
     tensors = tuple(
-        Tensor(part.name, count_bytes.part_bytes(part, rules, plain), part.out, part.into) for part in parts + drafts
+        Tensor(part.name, count_bytes.part_bytes(part, rules, plain), part.out, part.into, part.copies)
+        for part in parts + drafts
     )
     low, high = round(least * (1 - _ERROR)), round(whole * (1 + _ERROR))
     return Weights(whole, "estimated", because, low=low, high=high, tensors=tensors)

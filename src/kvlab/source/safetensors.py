@@ -55,8 +55,8 @@ def summed(tensors: Iterable[Tensor], where: str) -> Weights:
     for tensor in tensors:
         name = _EXPERT.sub("experts.0.", tensor.name) if "experts." in tensor.name else tensor.name
         same = merged.get(name)
-        size = tensor.bytes if same is None else same.bytes + tensor.bytes
-        merged[name] = Tensor(name, size, tensor.rows, tensor.columns)
+        size, copies = (tensor.bytes, 1) if same is None else (same.bytes + tensor.bytes, same.copies + 1)
+        merged[name] = Tensor(name, size, tensor.rows, tensor.columns, copies)
     total = sum(tensor.bytes for tensor in merged.values())
     return Weights(total, "computed", f"sum of the tensors in {where}", tensors=tuple(merged.values()))
 
