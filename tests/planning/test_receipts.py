@@ -75,7 +75,7 @@ def test_what_one_rank_loaded_is_counted(row: dict[str, Any]) -> None:
         Deployment(model=loaded.model, layout=loaded.layout, ask=ask, gpu=None, pool_bytes=None, weights=loaded.weights)
     )
     printed = row["gib"] * GIB
-    # p045: a rank of V0 that also counts its communication buffers; v079: a vision tower that every rank may hold whole.
+    # p045: V0 also counts communication buffers. v079: every rank may hold the whole vision tower.
     slack = {"p045": 0.015, "v079": 0.015}.get(row["id"], 0.006)
     assert abs(taken.bytes / printed - 1) <= slack + 0.005 / row["gib"]
     assert taken.low <= printed + 0.005 * GIB

@@ -15,7 +15,7 @@ import msgspec
 
 from kvlab.core.model import Tensor
 
-_LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|block)\.(\d+)\.")
+_LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|block)\.(\d{1,9})\.")
 _TOWER = re.compile(
     r"(?:^|\.)(?:vision\w*|visual|audio\w*|multi_modal\w*|mm_\w+|img_\w+|image_\w+|patch_embed\w*|embed_vision|aligner)\."
 )
