@@ -13,7 +13,9 @@ from kvlab.reporting.terminal_parts import heading, note
 
 def explained(value: Explain) -> RenderableType:
     """The findings, the most certain and cheapest first."""
-    read = f"{value.lines:,} lines" + (f" of {words.plain(value.engine)}" if value.engine else "")
+    read = f"{value.lines:,} line{'' if value.lines == 1 else 's'}" + (
+        f" of {words.plain(value.engine)}" if value.engine else ""
+    )
     if not value.findings:
         return Text(f"Nothing that kvlab knows of in {read}; this is no proof of health")
     many = len(value.findings)
