@@ -36,7 +36,7 @@ TOLERANCE, TARGET = 0.005, 0.95
 ERAS = ("0.32.0", "0.29.0", "0.28.0", "0.27.0", "0.25.0", "0.19.0", "0.10.0")
 """A release of each set of rules: those that a log may follow which does not state its own."""
 EXPLAINED = {
-    "p032": "the printed pool is one rank's; the smallest of the four ranks decides the blocks",
+    "p032": "perhaps the printed pool is one rank's, and a smaller one of the four decides; the log does not say",
 }
 """Why a receipt that counts does not agree."""
 
