@@ -1,8 +1,9 @@
-"""The real model and the real engine that the end-to-end tests run on."""
+"""The model that tests plan, and the real model and engine that the end-to-end tests run on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,25 @@ def no_calibration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KVLAB_CALIBRATION", str(tmp_path_factory.mktemp("state") / "calibration.json"))
         yield
+
+
+@pytest.fixture
+def write_qwen(tmp_path: Path) -> Callable[..., Path]:
+    """Writes the config.json of Qwen3-8B, with keys changed, alone into the test's folder; None leaves a key out."""
+    stated = json.loads((GOLDEN / "configs" / "Qwen__Qwen3-8B.json").read_text())
+
+    def write(**changes: object) -> Path:
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps({key: value for key, value in (stated | changes).items() if value is not None}))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def qwen(write_qwen: Callable[..., Path]) -> Path:
+    """The config.json of Qwen3-8B."""
+    return write_qwen()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,18 +16,6 @@ from pathlib import Path
 import pytest
 
 LLAMA_LOG = Path(__file__).parents[1] / "golden" / "llamacpp" / "q8_0_8192_auto4_unified.log"
-CONFIG = {
-    "architectures": ["Qwen3ForCausalLM"],
-    "model_type": "qwen3",
-    "head_dim": 128,
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 36,
-    "num_key_value_heads": 8,
-    "max_position_embeddings": 40960,
-    "vocab_size": 151936,
-    "torch_dtype": "bfloat16",
-}
 
 
 def kvlab(*words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -44,12 +32,6 @@ def refused(*words: str | Path) -> str:
     assert len(lines) == 1, done.stderr
     assert lines[0].startswith("kvlab: ")
     return lines[0]
-
-
-def config(folder: Path, **changes: object) -> Path:
-    path = folder / "config.json"
-    path.write_text(json.dumps(CONFIG | changes))
-    return path
 
 
 @contextmanager
@@ -77,20 +59,20 @@ def answering(status: int, body: str, kind: str) -> Iterator[str]:
         thread.join()
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
-    config(tmp_path)
+def test_a_missing_file(tmp_path: Path, write_qwen: Callable[..., Path]) -> None:
+    write_qwen()
     line = refused("plan", tmp_path / "confg.json")
     assert "does not exist" in line
     assert "did you mean config.json?" in line
 
 
-def test_a_folder_without_config(tmp_path: Path) -> None:
+def test_a_folder_without_config(tmp_path: Path, write_qwen: Callable[..., Path]) -> None:
     (tmp_path / "README.md").write_text("nothing here")
     assert "README.md" in refused("plan", tmp_path)
 
 
-def test_truncated_json(tmp_path: Path) -> None:
-    path = config(tmp_path)
+def test_truncated_json(write_qwen: Callable[..., Path]) -> None:
+    path = write_qwen()
     path.write_text(path.read_text()[:100])
     assert str(path) in refused("plan", path)
 
@@ -99,8 +81,8 @@ def test_truncated_json(tmp_path: Path) -> None:
     ("key", "value"),
     [("num_hidden_layers", -3), ("num_hidden_layers", 10**9), ("head_dim", 0), ("num_key_value_heads", "eight")],
 )
-def test_absurd_numbers_name_their_key(tmp_path: Path, key: str, value: object) -> None:
-    line = refused("plan", config(tmp_path, **{key: value}))
+def test_absurd_numbers_name_their_key(write_qwen: Callable[..., Path], key: str, value: object) -> None:
+    line = refused("plan", write_qwen(**{key: value}))
     assert key in line
     assert str(value) in line
 
@@ -114,8 +96,8 @@ def test_a_gguf_cut_short(tmp_path: Path, gemma: Path) -> None:
     assert "253,113,024" in line  # what the whole file has
 
 
-def test_an_unknown_gpu_names_the_nearest(tmp_path: Path) -> None:
-    assert "h100-80gb" in refused("plan", config(tmp_path), "--gpu", "h100-80g")
+def test_an_unknown_gpu_names_the_nearest(write_qwen: Callable[..., Path]) -> None:
+    assert "h100-80gb" in refused("plan", write_qwen(), "--gpu", "h100-80g")
 
 
 def test_an_unknown_model_names_its_type_and_keys(tmp_path: Path) -> None:
@@ -124,8 +106,8 @@ def test_an_unknown_model_names_its_type_and_keys(tmp_path: Path) -> None:
     assert "warp-drive" in refused("plan", path)
 
 
-def test_a_context_above_the_models(tmp_path: Path) -> None:
-    line = refused("plan", config(tmp_path), "--context", "1M", "--pool-gib", "10")
+def test_a_context_above_the_models(write_qwen: Callable[..., Path]) -> None:
+    line = refused("plan", write_qwen(), "--context", "1M", "--pool-gib", "10")
     assert "40,960" in line
     assert "1,048,576" in line
 
@@ -187,14 +169,14 @@ def test_an_empty_prompts_file(tmp_path: Path) -> None:
         assert str(empty) in refused("bench", url, "--prompts", empty)
 
 
-def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
-    line = refused("plan", config(tmp_path), "-o", tmp_path / "no" / "folder" / "plan.json")
+def test_an_output_that_cannot_be_written(tmp_path: Path, write_qwen: Callable[..., Path]) -> None:
+    line = refused("plan", write_qwen(), "-o", tmp_path / "no" / "folder" / "plan.json")
     assert "folder" in line
 
 
 @pytest.mark.parametrize(("verb", "name"), [("plan", ""), ("plan", "."), ("plan", "no/x.json"), ("compare", "")])
-def test_an_output_that_is_no_file(tmp_path: Path, verb: str, name: str) -> None:
-    words: list[str | Path] = [config(tmp_path)] if verb == "plan" else ["a.json", "b.json"]
+def test_an_output_that_is_no_file(tmp_path: Path, write_qwen: Callable[..., Path], verb: str, name: str) -> None:
+    words: list[str | Path] = [write_qwen()] if verb == "plan" else ["a.json", "b.json"]
     assert refused(verb, *words, "-o", name and tmp_path / name)
 
 
@@ -207,9 +189,9 @@ def test_pipes_and_devices_are_no_inputs(tmp_path: Path, name: str) -> None:
     assert str(path) in refused("bench", "http://127.0.0.1:9", "--prompts", path)
 
 
-def test_the_log_of_another_engine(tmp_path: Path) -> None:
+def test_the_log_of_another_engine(tmp_path: Path, write_qwen: Callable[..., Path]) -> None:
     plan = tmp_path / "plan.json"
-    kvlab("plan", config(tmp_path), "--pool-gib", "10", "-o", plan)
+    kvlab("plan", write_qwen(), "--pool-gib", "10", "-o", plan)
     assert "is a log of" in refused("check", LLAMA_LOG, "--plan", plan)
 
 
@@ -223,8 +205,8 @@ def test_the_log_of_another_engine(tmp_path: Path) -> None:
         (["--context", "9" * 400], "--context"),
     ],
 )
-def test_arguments_that_an_engine_would_not_take(tmp_path: Path, words: list[str], hint: str) -> None:
-    line = refused("plan", config(tmp_path), *words)
+def test_arguments_that_an_engine_would_not_take(write_qwen: Callable[..., Path], words: list[str], hint: str) -> None:
+    line = refused("plan", write_qwen(), *words)
     assert hint in line
     assert len(line) < 400
 

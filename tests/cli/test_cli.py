@@ -17,20 +17,6 @@ import kvlab
 from kvlab.cli import load_verb, names
 from kvlab.core.plan import Plan
 
-CONFIG = json.dumps(
-    {
-        "architectures": ["Qwen3ForCausalLM"],
-        "model_type": "qwen3",
-        "head_dim": 128,
-        "hidden_size": 4096,
-        "num_attention_heads": 32,
-        "num_hidden_layers": 36,
-        "num_key_value_heads": 8,
-        "max_position_embeddings": 40960,
-        "vocab_size": 151936,
-        "torch_dtype": "bfloat16",
-    }
-)
 GOLDEN = Path(__file__).parents[1] / "golden" / "llamacpp"
 
 
@@ -39,16 +25,9 @@ def run(*words: str | Path, env: dict[str, str] | None = None) -> subprocess.Com
     return subprocess.run(argv, capture_output=True, text=True, timeout=120, env={**os.environ, **(env or {})})
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    path = tmp_path / "config.json"
-    path.write_text(CONFIG)
-    return path
-
-
-def test_json_is_one_document_and_nothing_else(config: Path, tmp_path: Path) -> None:
+def test_json_is_one_document_and_nothing_else(qwen: Path, tmp_path: Path) -> None:
     out = tmp_path / "plan.json"
-    done = run("plan", config, "--pool-gib", "4.78", "--context", "32k", "--json", "-o", out)
+    done = run("plan", qwen, "--pool-gib", "4.78", "--context", "32k", "--json", "-o", out)
     assert done.returncode == 0
     assert done.stderr == ""
     document = json.loads(done.stdout)
@@ -60,16 +39,16 @@ def test_json_is_one_document_and_nothing_else(config: Path, tmp_path: Path) -> 
     assert document["capacity"].keys() >= {"pool_bytes", "block_size", "num_blocks", "tokens", "max_concurrency"}
 
 
-def test_a_saved_plan_reads_back_as_the_same_value(config: Path, tmp_path: Path) -> None:
+def test_a_saved_plan_reads_back_as_the_same_value(qwen: Path, tmp_path: Path) -> None:
     out = tmp_path / "plan.json"
-    assert run("plan", config, "--pool-gib", "4.78", "--json", "-o", out).returncode == 0
-    assert msgspec.json.decode(out.read_bytes(), type=Plan) == kvlab.plan(config, pool_gib=4.78)
+    assert run("plan", qwen, "--pool-gib", "4.78", "--json", "-o", out).returncode == 0
+    assert msgspec.json.decode(out.read_bytes(), type=Plan) == kvlab.plan(qwen, pool_gib=4.78)
 
 
-def test_strict_is_a_gate(config: Path) -> None:
-    assert run("plan", config, "--pool-gib", "6", "--context", "32k", "--strict").returncode == 0
-    assert run("plan", config, "--pool-gib", "1", "--context", "32k", "--strict").returncode == 1
-    assert run("plan", config, "--strict").returncode == 1
+def test_strict_is_a_gate(qwen: Path) -> None:
+    assert run("plan", qwen, "--pool-gib", "6", "--context", "32k", "--strict").returncode == 0
+    assert run("plan", qwen, "--pool-gib", "1", "--context", "32k", "--strict").returncode == 1
+    assert run("plan", qwen, "--strict").returncode == 1
 
 
 def test_check_strict(gemma: Path, tmp_path: Path) -> None:
@@ -94,9 +73,9 @@ def test_check_without_a_plan_says_what_the_log_says() -> None:
     assert rows["slots"]["planned"] is None
 
 
-def test_no_colour_when_not_a_terminal(config: Path) -> None:
+def test_no_colour_when_not_a_terminal(qwen: Path) -> None:
     for env in ({}, {"NO_COLOR": "1"}, {"TERM": "dumb"}):
-        assert "\x1b[" not in run("plan", config, "--pool-gib", "4", env=env).stdout
+        assert "\x1b[" not in run("plan", qwen, "--pool-gib", "4", env=env).stdout
 
 
 @pytest.mark.parametrize("name", names())
@@ -133,9 +112,8 @@ def test_every_option_with_a_value_states_its_default(name: str) -> None:
         ({"LC_ALL": "C", "LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}, "model.json"),
     ],
 )
-def test_an_ascii_output_gets_ascii(tmp_path: Path, env: dict[str, str], name: str) -> None:
-    config = tmp_path / name
-    config.write_text(CONFIG)
+def test_an_ascii_output_gets_ascii(qwen: Path, env: dict[str, str], name: str) -> None:
+    config = qwen.rename(qwen.with_name(name))
     for words in (("plan", config, "--pool-gib", "4"), ("gpus", "h100-80gb"), ("engines",), ("--help",)):
         argv = [sys.executable, "-m", "kvlab", *map(str, words)]
         plain = subprocess.run(argv, capture_output=True, env={**os.environ, **env}, check=False)
@@ -187,30 +165,30 @@ def test_verbs_are_python_calls_of_the_same_name() -> None:
 
 
 @pytest.mark.parametrize("redirect", [">/dev/full", ">&-", ">&- 2>&-"])
-def test_nowhere_to_print(config: Path, redirect: str) -> None:
+def test_nowhere_to_print(qwen: Path, redirect: str) -> None:
     script = f'"$0" -m kvlab plan "$1" --json {redirect}'
-    done = subprocess.run(["bash", "-c", script, sys.executable, str(config)], capture_output=True, text=True)
+    done = subprocess.run(["bash", "-c", script, sys.executable, str(qwen)], capture_output=True, text=True)
     assert done.returncode == (2 if "full" in redirect else 0)
     assert "Traceback" not in done.stderr
 
 
-def test_a_device_is_written_to_and_not_replaced(config: Path) -> None:
-    assert run("plan", config, "--json", "-o", "/dev/null").returncode == 0
+def test_a_device_is_written_to_and_not_replaced(qwen: Path) -> None:
+    assert run("plan", qwen, "--json", "-o", "/dev/null").returncode == 0
     assert not Path("/dev/null").is_file()
 
 
-def test_odd_columns(config: Path) -> None:
+def test_odd_columns(qwen: Path) -> None:
     for columns in ("abc", "0", "1", "-5", ""):
         assert run("plan", "--help", env={"COLUMNS": columns}).returncode == 0
-        assert run("plan", config, env={"COLUMNS": columns}).returncode == 0
+        assert run("plan", qwen, env={"COLUMNS": columns}).returncode == 0
 
 
-def test_planning_a_config_imports_nothing_heavy(config: Path) -> None:
+def test_planning_a_config_imports_nothing_heavy(qwen: Path) -> None:
     heavy = "numpy scipy aiohttp rich altair gguf huggingface_hub psutil yaml asyncio"
     script = (
         "import sys; from kvlab.cli import main; main(['plan', sys.argv[1], '--json']);"
         "sys.stderr.write(' '.join(sorted(set(sys.argv[2].split()) & set(sys.modules))))"
     )
-    done = subprocess.run([sys.executable, "-c", script, str(config), heavy], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", script, str(qwen), heavy], capture_output=True, text=True)
     assert done.stderr == ""
     assert done.returncode == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,24 +74,9 @@ def holds(document: Any, shape: Any, where: str = "") -> None:
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
-    facts = {
-        "architectures": ["Qwen3ForCausalLM"],
-        "model_type": "qwen3",
-        "head_dim": 128,
-        "hidden_size": 4096,
-        "intermediate_size": 12288,
-        "num_attention_heads": 32,
-        "num_hidden_layers": 36,
-        "num_key_value_heads": 8,
-        "max_position_embeddings": 40960,
-        "vocab_size": 151936,
-        "torch_dtype": "bfloat16",
-        "kv_cache_quux": 3,
-    }
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(facts))
-    return path
+def config(write_qwen: Callable[..., Path]) -> Path:
+    """Qwen3-8B with a key that nothing reads: a doubt."""
+    return write_qwen(kv_cache_quux=3)
 
 
 def test_plan(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

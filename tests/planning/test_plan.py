@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,28 +11,6 @@ import pytest
 from kvlab import api
 from kvlab.core.errors import BadInput, KvlabError, UnknownGpu
 from kvlab.core.units import GIB
-
-QWEN3_8B = {
-    "architectures": ["Qwen3ForCausalLM"],
-    "model_type": "qwen3",
-    "head_dim": 128,
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 36,
-    "num_key_value_heads": 8,
-    "max_position_embeddings": 40960,
-    "intermediate_size": 12288,
-    "vocab_size": 151936,
-    "torch_dtype": "bfloat16",
-    "use_sliding_window": False,
-}
-
-
-@pytest.fixture
-def qwen(tmp_path: Path) -> Path:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(QWEN3_8B))
-    return path
 
 
 def test_the_worked_example_of_a_24_gib_card(qwen: Path) -> None:
@@ -105,10 +84,8 @@ def test_a_config_alone_is_planned_with_counted_weights(qwen: Path) -> None:
     assert weights.low < weights.bytes < weights.high
 
 
-def test_a_config_that_cannot_be_counted_has_no_weights_and_that_is_said(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({key: value for key, value in QWEN3_8B.items() if key != "intermediate_size"}))
-    plan = api.plan(path, gpu="h100-80gb")
+def test_a_config_that_cannot_be_counted_has_no_weights_and_that_is_said(write_qwen: Callable[..., Path]) -> None:
+    plan = api.plan(write_qwen(intermediate_size=None), gpu="h100-80gb")
     assert plan.capacity is None
     assert plan.verdict.code == "unknown"
     assert "--weights-gib" in plan.verdict.text
