@@ -92,7 +92,8 @@ BIAS = {"ssm_conv1d.bias": "ssm_conv1d.weight"}
 DELTA = {"attn_qkv.weight": "ssm_conv1d.weight", "attn_gate.weight": "ssm_conv1d.weight"}
 FUSED = {"attn_qkv.weight": "attn_norm.weight"}
 INDEXER_TENSORS = ("k_norm.weight", "k_norm.bias", "proj.weight", "attn_k.weight", "attn_q_b.weight")
-NAS = (5, 7, 9, 11, 43, 44, 45, 46, 47, 48, 49, 50)
+NAS = [6, 7, 11, *range(42, 52), *range(53, 71)]
+MIMO_FULL = [0, *range(5, 48, 6)]
 NEMOTRON = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
 LFM2 = [2, 5, 8, 10, 12, 14]
 JAMBA = [4, 12, 20, 28]
@@ -104,12 +105,7 @@ DENSE = (
     Shape(
         "llama-3.3-nemotron-49b",
         "deci",
-        attention(
-            80,
-            [0 if layer in NAS else 64 for layer in range(80)],
-            [0 if layer in NAS else 8 for layer in range(80)],
-            128,
-        ),
+        attention(80, at(80, NAS, 0, 64), at(80, NAS, 0, 8), 128),
     ),
     Shape("nanbeige-narrow", "nanbeige", attention(16, 8, 2, 64, num_loops=2, embedding_length=512)),
     Shape("minimax-m2.7", "minimax-m2", attention(62, 48, 8, 128) | experts()),
@@ -162,8 +158,8 @@ WINDOWED = (
     Shape(
         "mimo-v2-flash",
         "mimo2",
-        attention(48, 64, [8 if layer % 6 else 4 for layer in range(48)], 192, attention__sliding_window=128)
-        | {"attention.sliding_window_pattern": [bool(layer % 6) for layer in range(48)]}
+        attention(48, 64, at(48, MIMO_FULL, 4, 8), 192, attention__sliding_window=128)
+        | {"attention.sliding_window_pattern": at(48, MIMO_FULL, False, True)}
         | {"attention.value_length": 128, "rope.dimension_count": 64}
         | experts(),
     ),

@@ -1,12 +1,13 @@
 """Plans of GGUF files against what llama.cpp's own loader prints for them, architecture by architecture.
 
-    python benchmarks/gguf_shapes.py [NAME ...] [--server LLAMA_SERVER] [--record FOLDER]
+    python benchmarks/gguf_shapes.py [NAME ...] [--server LLAMA_SERVER] [--record FOLDER] [--embedded]
 
 Each file has true metadata and no weights (gguf_models.py). llama-server is started with the plan's own command, for
 f16 and q8_0, one slot, four slots, and four slots that share one cache; every size, count and cell that it prints of
 its caches must be the plan's, and none may be printed that the plan lacks. Exit code 1 on any difference. `--server`
 (or $LLAMA_SERVER, or `llama-server` on PATH) also says which tensors an architecture has. `--record` keeps each
-file's metadata and the lines of its logs that state a cache: tests/golden/llamacpp/shapes was made so.
+file's metadata and the lines of its logs that state a cache: tests/golden/llamacpp/shapes was made so. `--embedded`
+starts the xllamacpp wheel instead of that server.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ def differences(check: Check, log: Path) -> list[str]:
     return wrong + [f"{name}: seen {printed[name]}, not planned" for name in unplanned]
 
 
-def run(model: Path, case: Case) -> Outcome:
-    """One start of the server with the plan's command."""
+def run(model: Path, case: Case, arguments: dict[str, str]) -> Outcome:
+    """One start of the server with the plan's command, and engine arguments of its own."""
     log = model.with_suffix(".log")
     try:
         plan = api.plan(
@@ -96,7 +97,7 @@ def run(model: Path, case: Case) -> Outcome:
             parallel=case.slots,
             kv_unified=case.unified,
             kv_dtype=case.dtype,
-            engine_args={"no-warmup": "true"},
+            engine_args=arguments,
         )
         with Server(command(plan), log) as server:
             server.wait_ready(START_SECONDS)
@@ -107,12 +108,12 @@ def run(model: Path, case: Case) -> Outcome:
     return Outcome(case, sum(row.verdict == "agrees" for row in exact(check)), differences(check, log), lines)
 
 
-def outcomes(shape: Shape, server: Path, folder: Path) -> Iterator[Outcome]:
+def outcomes(shape: Shape, server: Path, folder: Path, arguments: dict[str, str]) -> Iterator[Outcome]:
     """All cases of one file, which is removed afterwards."""
     tensors = find_tensors(server, folder, shape)
     model = write(folder / f"{shape.name}.gguf", shape.arch, shape.keys, tensors)
     for case in CASES:
-        yield run(model, case)
+        yield run(model, case, arguments)
     model.unlink()
 
 
@@ -130,7 +131,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("names", nargs="*", help="only these files")
     parser.add_argument("--server", default=os.environ.get("LLAMA_SERVER") or shutil.which("llama-server"))
     parser.add_argument("--record", type=Path, help="folder for metadata and logs")
+    parser.add_argument("--embedded", action="store_true", help="start xllamacpp")
     asked = parser.parse_args(argv)
+    arguments = {"embedded": "true"} if asked.embedded else {"no-warmup": "true"}
     if asked.server is None:
         parser.error("no llama-server on PATH; name one with --server")
     os.environ["LLAMA_SERVER"] = asked.server
@@ -141,7 +144,7 @@ def main(argv: list[str]) -> int:
         for shape in shapes:
             began = time.perf_counter()
             try:
-                found = list(outcomes(shape, Path(asked.server), Path(folder)))
+                found = list(outcomes(shape, Path(asked.server), Path(folder), arguments))
             except RuntimeError as error:
                 found = [Outcome(CASES[0], 0, [str(error)], [])]
             wrong = [(outcome.case, reason) for outcome in found for reason in outcome.wrong]

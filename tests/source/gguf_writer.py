@@ -27,7 +27,7 @@ def typed(value: object) -> bytes:
     assert isinstance(value, list)
     if isinstance(value[0], str):
         return struct.pack("<IIQ", 9, 8, len(value)) + b"".join(text(item) for item in value)
-    form, kind = ("?", 7) if isinstance(value[0], bool) else ("I", 4)
+    form, kind = ("?", 7) if isinstance(value[0], bool) else ("f", 6) if isinstance(value[0], float) else ("I", 4)
     return struct.pack(f"<IIQ{len(value)}{form}", 9, kind, len(value), *value)
 
 
