@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvlab.core.engine import Carved, Deployment, Launcher
+from kvlab.core.flags import passed_on, words
 from kvlab.core.plan import Ask, Flag, Launch
 from kvlab.engines.lmdeploy.arguments import Backend, backend
 from kvlab.engines.lmdeploy.capacity import RATIO
@@ -13,8 +14,8 @@ from kvlab.engines.lmdeploy.versions import METRICS_ON, release
 def _command(deployment: Deployment, carved: Carved, source: str) -> Launch:
     ask, engine = deployment.ask, backend(deployment.model, deployment.ask)
     flags = [*_network(), *_memory(deployment, carved, engine), *_scheduler(ask), *_seen(ask)]
-    flags += [_passed_on(name, value) for name, value in ask.engine_args if name != "backend"]
-    return Launch(argv=("lmdeploy", "serve", "api_server", source, *_words(flags)), flags=tuple(flags))
+    flags += [passed_on(name.replace("_", "-"), value) for name, value in ask.engine_args if name != "backend"]
+    return Launch(argv=("lmdeploy", "serve", "api_server", source, *words(flags)), flags=tuple(flags))
 
 
 def _network() -> list[Flag]:
@@ -75,16 +76,6 @@ def _seen(ask: Ask) -> list[Flag]:
     if release(ask) < METRICS_ON:
         flags.append(Flag("--enable-metrics", None, "without it this release serves no /metrics"))
     return flags
-
-
-def _passed_on(name: str, value: str) -> Flag:
-    """A flag without an option of its own; a switch takes no value."""
-    bare = value.strip().lower() in ("", "true")
-    return Flag(f"--{name.replace('_', '-')}", None if bare else value, "passed on as given")
-
-
-def _words(flags: list[Flag]) -> list[str]:
-    return [word for flag in flags for word in ((flag.flag,) if flag.value is None else (flag.flag, flag.value))]
 
 
 def _binary(ask: Ask) -> tuple[str, ...] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from kvlab.core.engine import Carved, Deployment, Launcher
+from kvlab.core.flags import passed_on, words
 from kvlab.core.plan import Ask, Flag, Launch
 from kvlab.engines.sglang.arguments import FRACTION
 from kvlab.engines.sglang.dtypes import accepted
@@ -24,10 +25,8 @@ def _command(deployment: Deployment, carved: Carved, source: str) -> Launch:
         *_scheduler(deployment.ask),
     ]
     pinned = {flag.flag for flag in flags}
-    flags += [
-        flag for name, value in deployment.ask.engine_args if (flag := _passed_on(name, value)).flag not in pinned
-    ]
-    return Launch(argv=("python", "-m", _MODULE, *_words(flags)), flags=tuple(flags))
+    flags += [flag for name, value in deployment.ask.engine_args if (flag := passed_on(name, value)).flag not in pinned]
+    return Launch(argv=("python", "-m", _MODULE, *words(flags)), flags=tuple(flags))
 
 
 def _network() -> list[Flag]:
@@ -100,16 +99,6 @@ def _scheduler(ask: Ask) -> list[Flag]:
         because = "no prefix is kept: every prompt is computed in full, recurrent models hold one state a request"
         flags.append(Flag("--disable-radix-cache", None, because))
     return flags
-
-
-def _passed_on(name: str, value: str) -> Flag:
-    """A flag without an option of its own. SGLang's switches take no value: "true" stands for the bare flag."""
-    bare = value.strip().lower() in ("", "true")
-    return Flag(f"--{name}", None if bare else value, "passed on as given")
-
-
-def _words(flags: list[Flag]) -> list[str]:
-    return [word for flag in flags for word in ((flag.flag,) if flag.value is None else (flag.flag, flag.value))]
 
 
 def _binary(ask: Ask) -> tuple[str, ...] | None:

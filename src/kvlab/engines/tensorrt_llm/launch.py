@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kvlab.core.engine import Carved, Deployment, Launcher
+from kvlab.core.flags import passed_on, words
 from kvlab.core.plan import Ask, Flag, Launch
 from kvlab.engines.tensorrt_llm.arguments import flag_name, in_file
 from kvlab.engines.tensorrt_llm.capacity import FRACTION
@@ -19,7 +20,7 @@ def _command(deployment: Deployment, carved: Carved, source: str) -> Launch:
     settings = [*_cache(deployment, carved), *_watched()]
     settings += [_setting(flag_name(name), value) for name, value in ask.engine_args if in_file(name)]
     flags = [*_network(), *_limits(ask, carved), *_parallel(ask)]
-    flags += [_passed_on(flag_name(name), value) for name, value in ask.engine_args if not in_file(name)]
+    flags += [passed_on(flag_name(name), value) for name, value in ask.engine_args if not in_file(name)]
     flags.append(
         Flag(
             "--extra_llm_api_options",
@@ -28,7 +29,7 @@ def _command(deployment: Deployment, carved: Carved, source: str) -> Launch:
         )
     )
     return Launch(
-        argv=("trtllm-serve", source, *_words(flags)),
+        argv=("trtllm-serve", source, *words(flags)),
         files={CONFIG_FILE: _yaml(settings)},
         flags=(*flags, *settings),
     )
@@ -100,16 +101,6 @@ def _watched() -> list[Flag]:
 
 def _setting(name: str, value: str) -> Flag:
     return Flag(name, value, "passed on as given")
-
-
-def _passed_on(name: str, value: str) -> Flag:
-    """A flag without an option of its own; a switch takes no value."""
-    bare = value.strip().lower() in ("", "true")
-    return Flag(f"--{name}", None if bare else value, "passed on as given")
-
-
-def _words(flags: list[Flag]) -> list[str]:
-    return [word for flag in flags for word in ((flag.flag,) if flag.value is None else (flag.flag, flag.value))]
 
 
 def _yaml(settings: list[Flag]) -> str:

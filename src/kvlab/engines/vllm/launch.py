@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kvlab.core.engine import Carved, Deployment, Launcher
+from kvlab.core.flags import words
 from kvlab.core.plan import Ask, Flag, Launch
 from kvlab.core.units import GIB
 from kvlab.engines.vllm.capacity import PLANNER as _PLANNER
@@ -20,7 +21,7 @@ def _command(deployment: Deployment, carved: Carved, source: str) -> Launch:
     flags = [*_network(), *_memory(deployment, carved), *_parallel(deployment.ask), *_scheduler(deployment, carved)]
     flags += [_passed_on(name, value) for name, value in deployment.ask.engine_args]
     return Launch(
-        argv=("vllm", "serve", model, *_words(flags)),
+        argv=("vllm", "serve", model, *words(flags)),
         env=_environment(deployment),
         files={CONFIG_FILE: _config(model, flags)},
         flags=tuple(flags),
@@ -132,10 +133,6 @@ def _cpu_gibibytes(deployment: Deployment) -> int | None:
 def _environment(deployment: Deployment) -> dict[str, str]:
     gibibytes = _cpu_gibibytes(deployment)
     return {"VLLM_CPU_KVCACHE_SPACE": str(gibibytes)} if gibibytes else {}
-
-
-def _words(flags: list[Flag]) -> list[str]:
-    return [word for flag in flags for word in ((flag.flag,) if flag.value is None else (flag.flag, flag.value))]
 
 
 def _config(model: str, flags: list[Flag]) -> str:
