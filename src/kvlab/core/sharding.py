@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from kvlab.core.model import Tensor
+from kvlab.core.units import GIB
 
 _LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|block)\.(\d{1,9})\.")
 _TOWER = re.compile(
@@ -30,6 +31,7 @@ _OUTPUT = re.compile(r"lm_head|embed_out|^output\.")
 _HEAD = re.compile(r"lm_head|embed_out|^output\.|^(?:model\.)?norm|final_layernorm|ln_f")
 _KEYS_VALUES = re.compile(r"\.(?:k_proj|v_proj)(?:\.|$)")
 _FUSED = re.compile(r"\.(?:qkv_proj|query_key_value|Wqkv|W_pack|wqkv|c_attn)(?:\.|$)")
+_FUSED_LATENT = "kv_b_proj"
 _VOCABULARY_UNIT = 64
 """Rows to whose multiple a vocabulary is padded before it is split."""
 
@@ -78,6 +80,25 @@ def share(tensors: tuple[Tensor, ...], split: Split) -> Share:
     fullest = max(range(len(held)), key=lambda stage: held[stage] + towers[stage] / tp)
     least = round(held[fullest] + towers[fullest] / tp)
     return Share(least, least, round(held[fullest] + towers[fullest]))
+
+
+def absorbed(tensors: tuple[Tensor, ...]) -> list[Tensor]:
+    """The second copy, in 16 bits, of the projection that latent attention folds into its queries and outputs.
+
+    vLLM keeps W_UK and W_UV (process_weights_after_loading in vllm/model_executor/layers/attention/mla_attention.py),
+    SGLang w_kc and w_vc.
+    """
+    return [
+        msgspec.structs.replace(tensor, bytes=2 * tensor.rows * tensor.columns)
+        for tensor in tensors
+        if _FUSED_LATENT in tensor.name and tensor.columns > 1
+    ]
+
+
+def left_out(tensors: tuple[Tensor, ...], split: Split) -> str:
+    """What a ledger says of draft layers that are not loaded, all ranks together; "" when there are none."""
+    unused = sum(tensor.bytes for tensor in tensors if not split.drafts and is_draft(tensor.name, split.layers))
+    return f"; {unused / GIB:.2f} GiB of draft layers are not loaded" if unused else ""
 
 
 def is_tower(name: str) -> bool:

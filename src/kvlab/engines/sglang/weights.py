@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from kvlab.core.engine import Deployment
-from kvlab.core.model import Model, Tensor
-from kvlab.core.sharding import Split, is_draft, share
+from kvlab.core.model import Model
+from kvlab.core.sharding import Split, absorbed, left_out, share
 from kvlab.core.taken import Taken
 from kvlab.core.units import GIB, MIB
 from kvlab.engines.sglang.drafts import draft_rows
 from kvlab.engines.sglang.parallel import attention_ranks, stages_of
 from kvlab.engines.sglang.versions import Release, release
 
-_FUSED_LATENT = "kv_b_proj"
 _CONVERTED_HIGH = 1.05
 """Quantised matrices are repacked, and some padded, for their kernels."""
 _MULTIMODAL_SINCE: Release = (0, 5, 18)  # a reserve for what multimodal models allocate after the pools
@@ -26,7 +23,7 @@ def rank_weights(deployment: Deployment) -> Taken:
     """
     weights, ask, model = deployment.weights, deployment.ask, deployment.model
     assert weights is not None
-    tensors = (*weights.tensors, *_absorbed(weights.tensors))
+    tensors = (*weights.tensors, *absorbed(weights.tensors))
     found = share(tensors, _split(deployment, attention_ranks(ask)))
     least = share(tensors, _split(deployment, ask.tp or 1))
     known = weights.kind != "estimated"
@@ -41,13 +38,8 @@ def rank_weights(deployment: Deployment) -> Taken:
         bytes=found.bytes,
         high=round(found.high * (1 + error) * spread),
         kind="computed" if exact else "estimated",
-        because=f"{weights.because}{shared}{_left_out(weights.tensors, _split(deployment, ask.tp or 1))}",
+        because=f"{weights.because}{shared}{left_out(weights.tensors, _split(deployment, ask.tp or 1))}",
     )
-
-
-def _left_out(tensors: tuple[Tensor, ...], split: Split) -> str:
-    unused = sum(tensor.bytes for tensor in tensors if not split.drafts and is_draft(tensor.name, split.layers))
-    return f"; {unused / GIB:.2f} GiB of draft layers are not loaded" if unused else ""
 
 
 def _split(deployment: Deployment, tp: int) -> Split:
@@ -63,15 +55,6 @@ def _split(deployment: Deployment, tp: int) -> Split:
         },
         drafts=bool(draft_rows(layout, ask)),
     )
-
-
-def _absorbed(tensors: tuple[Tensor, ...]) -> list[Tensor]:
-    """The copy, in 16 bits, of the projection that latent attention folds into its queries and outputs (w_kc, w_vc)."""
-    return [
-        msgspec.structs.replace(tensor, bytes=2 * tensor.rows * tensor.columns)
-        for tensor in tensors
-        if _FUSED_LATENT in tensor.name and tensor.columns > 1
-    ]
 
 
 def is_multimodal(model: Model) -> bool:

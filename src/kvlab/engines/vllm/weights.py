@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from kvlab.core.engine import Deployment
 from kvlab.core.model import Model, Tensor
 from kvlab.core.plan import Ask
-from kvlab.core.sharding import Split, is_draft, is_expert, share
+from kvlab.core.sharding import Split, absorbed, is_expert, left_out, share
 from kvlab.core.taken import Taken
-from kvlab.core.units import GIB, round_up
+from kvlab.core.units import round_up
 from kvlab.engines.vllm.drafts import FLAG
 from kvlab.engines.vllm.groups import stages
 from kvlab.engines.vllm.platform import switched_on
 
-_FUSED_LATENT = "kv_b_proj"
 _TILE = 256
 _COUNTED = 0.01
 """Share by which a count of parameters may be too high; towers that were not counted only add."""
@@ -42,7 +39,7 @@ def rank_weights(deployment: Deployment) -> Taken:
         },
         drafts=drafts,
     )
-    found = share((*weights.tensors, *_absorbed(weights.tensors)), split)
+    found = share((*weights.tensors, *absorbed(weights.tensors)), split)
     padded = _padding(deployment, weights.tensors)
     spread, kept = _spread(model.weight_format), _kept(model, ask)
     known = weights.kind != "estimated"
@@ -56,7 +53,7 @@ def rank_weights(deployment: Deployment) -> Taken:
         bytes=round(found.bytes * kept) + padded[0],
         high=round(found.high * kept * (1 + more) * spread) + padded[1],
         kind="computed" if known and spread == kept == 1 and not padded[1] and found.low == found.high else "estimated",
-        because=f"{weights.because}{shared}{_left_out(weights.tensors, split)}{halved}",
+        because=f"{weights.because}{shared}{left_out(weights.tensors, split)}{halved}",
     )
 
 
@@ -90,23 +87,6 @@ def _kept(model: Model, ask: Ask) -> float:
     """The share of a plain float32 checkpoint that is loaded: `--dtype auto` makes 16-bit values of it."""
     plain = model.dtype == "float32" and model.weight_format is None
     return 0.5 if plain and ask.arg("dtype") not in ("float32", "float") else 1.0
-
-
-def _absorbed(tensors: tuple[Tensor, ...]) -> list[Tensor]:
-    """The second copy, in 16 bits, of the projection that latent attention folds into its queries and outputs.
-
-    process_weights_after_loading in vllm/model_executor/layers/attention/mla_attention.py keeps W_UK and W_UV.
-    """
-    return [
-        msgspec.structs.replace(tensor, bytes=2 * tensor.rows * tensor.columns)
-        for tensor in tensors
-        if _FUSED_LATENT in tensor.name and tensor.columns > 1
-    ]
-
-
-def _left_out(tensors: tuple[Tensor, ...], split: Split) -> str:
-    unused = sum(tensor.bytes for tensor in tensors if not split.drafts and is_draft(tensor.name, split.layers))
-    return f"; {unused / GIB:.2f} GiB of draft layers are not loaded" if unused else ""
 
 
 def _spread(weight_format: str | None) -> float:
