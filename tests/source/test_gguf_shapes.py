@@ -42,6 +42,40 @@ def test_every_printed_size_is_the_plans(file: Path, tmp_path: Path) -> None:
         assert printed <= {row.name for row in exact}, options
 
 
+PUBLISHED = {
+    "deepseek-v2-lite": "deepseek-ai__DeepSeek-V2-Lite",
+    "deepseek-v3.2": "deepseek-ai__DeepSeek-V3.2",
+    "deepseek-v4-flash": "deepseek-ai__DeepSeek-V4-Flash",
+    "gemma-2-9b": "google__gemma-2-9b",
+    "gemma-3-27b": "google__gemma-3-27b-it",
+    "gemma-4-26b-a4b": "google__gemma-4-26B-A4B",
+    "glm-5.2": "zai-org__GLM-5.2",
+    "gpt-oss-20b": "openai__gpt-oss-20b",
+    "lfm2.5-1.6b": "LiquidAI__LFM2.5-VL-1.6B",
+    "llama-3.1-8b": "meta-llama__Llama-3.1-8B",
+    "llama-3.3-nemotron-49b": "nvidia__Llama-3_3-Nemotron-Super-49B-v1",
+    "llama-4-scout": "meta-llama__Llama-4-Scout-17B-16E",
+    "mimo-v2-flash": "XiaomiMiMo__MiMo-V2-Flash",
+    "minimax-m2.7": "MiniMaxAI__MiniMax-M2.7",
+    "minimax-m3": "MiniMaxAI__MiniMax-M3",
+    "nemotron-3-nano-30b": "nvidia__NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+    "qwen3-8b": "Qwen__Qwen3-8B",
+    "qwen3-next-80b-a3b": "Qwen__Qwen3-Next-80B-A3B-Instruct",
+    "qwen3.5-35b-a3b": "Qwen__Qwen3.5-35B-A3B",
+}
+"""Recorded shapes, and the published config of the same model."""
+
+
+@pytest.mark.parametrize(("shape", "config"), PUBLISHED.items(), ids=list(PUBLISHED))
+def test_a_published_config_plans_the_caches_of_its_gguf(shape: str, config: str) -> None:
+    for options, lines in sections(SHAPES / f"{shape}.log"):
+        plan = api.plan(SHAPES.parents[1] / "configs" / f"{config}.json", engine="llamacpp", **options)  # type: ignore[arg-type]
+        rows = compare(plan, engines.log_reader("llamacpp").read(lines)).rows
+        caches = [row for row in rows if row.name.startswith("kv_") and row.name.endswith("_bytes")]
+        assert [(row.name, row.planned, row.seen) for row in caches if row.verdict != "agrees"] == [], options
+        assert len(caches) >= 3
+
+
 def test_there_are_enough_shapes() -> None:
     architectures = {json.loads(file.read_text())["arch"] for file in SHAPES.glob("*.json")}
     assert len(architectures) >= 12

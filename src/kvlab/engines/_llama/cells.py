@@ -103,9 +103,24 @@ def cells(n_ctx: int, slots: int, *, unified: bool, ubatch: int = UBATCH, swa_fu
     )
 
 
-def stored(layout: Layout, shape: Cells) -> Cells:
-    """The shape as the caches of this layout have it."""
-    return msgspec.structs.replace(shape, own_streams=layout.pooled)
+def stored(layout: Layout, shape: Cells) -> tuple[Layout, Cells]:
+    """Layout and shape as llama.cpp's caches have them."""
+    return with_index_values(layout), msgspec.structs.replace(shape, own_streams=layout.pooled)
+
+
+def with_index_values(layout: Layout) -> Layout:
+    """The layout with a value beside each key of an indexer, as wide as attention's.
+
+    llama.cpp makes the indexer's cache like that of attention; latent attention and hybrids keep keys alone.
+    """
+    plain = next(iter(layout.only("full")), None)
+    if plain is None or any(layout.only("latent", "state")):
+        return layout
+    rows = tuple(
+        msgspec.structs.replace(row, v_dim=plain.v_dim) if row.kind == "indexer" and not row.v_dim else row
+        for row in layout.rows
+    )
+    return msgspec.structs.replace(layout, rows=rows)
 
 
 def check_pools(model: str, layout: Layout) -> None:
@@ -163,7 +178,7 @@ def tail_bytes(rows: list[Row], slots: int) -> int:
 
 def total_bytes(layout: Layout, shape: Cells, storage: Types) -> int:
     """Bytes of all caches and states of one server."""
-    shape = stored(layout, shape)
+    layout, shape = stored(layout, shape)
     attention = [row for row in layout.rows if row.kind != "state"]
     state = [row for row in layout.rows if row.kind == "state"]
     return (

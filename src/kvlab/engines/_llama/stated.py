@@ -15,6 +15,7 @@ from kvlab.engines._llama.cells import (
     stored,
     tail_bytes,
     types,
+    with_index_values,
 )
 
 _PRINTED = 0.005 * MIB + 1
@@ -36,20 +37,20 @@ def groups(layout: Layout) -> dict[str, list[Row]]:
 
 def token_bytes(model: Model, layout: Layout, dtype: str, ask: Ask) -> int:
     """Bytes that one token adds over all layers, on one device."""
-    storage = types(dtype)
+    storage, layout = types(dtype), with_index_values(layout)
     return sum(len(row.layers) * row.layer_bytes(storage.key, storage.value) for row in layout.rows)
 
 
 def sequence_bytes(model: Model, layout: Layout, dtype: str, ask: Ask, tokens: int) -> int:
     """Bytes that a sequence of `tokens` keeps, before cells are padded and micro-batches added."""
-    storage = types(dtype)
+    storage, layout = types(dtype), with_index_values(layout)
     kept = sum(len(row.layers) * row.kept(tokens) * row.layer_bytes(storage.key, storage.value) for row in layout.rows)
     return kept + state_bytes(list(layout.only("state")), 1) + tail_bytes(list(layout.rows), 1)
 
 
 def cache_lines(layout: Layout, shape: Cells, storage: Types) -> list[LedgerLine]:
     """The caches as lines of the ledger, exact."""
-    lines, shape = [], stored(layout, shape)
+    lines, (layout, shape) = [], stored(layout, shape)
     for name, rows in groups(layout).items():
         if name == "state":
             size = state_bytes(rows, shape.slots)
@@ -97,7 +98,7 @@ def exact(name: str, size: int, because: str) -> LedgerLine:
 
 def expects(model: Model, layout: Layout, shape: Cells, storage: Types) -> list[Expected]:
     """Every number and word that the log states of these caches."""
-    shape = stored(layout, shape)
+    layout, shape = stored(layout, shape)
     rows = [
         _count("n_ctx", shape.n_ctx, "tokens", "-c, rounded up to 256 per stream"),
         _count("n_ctx_seq", shape.n_ctx_seq, "tokens", "one stream's share of -c"),

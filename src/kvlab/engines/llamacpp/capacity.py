@@ -149,7 +149,8 @@ def _doubts(model: Model, layout: Layout) -> list[Doubt]:
                 "llama.cpp keeps a window only for architectures whose GGUF says so; plan the .gguf file to be sure",
             )
         ]
-    if model.weight_format != "gguf" and any(layout.only("indexer")) and not any(layout.only("latent")):
+    indexed = any(layout.only("indexer")) and any(layout.only("state")) and not any(layout.only("latent"))
+    if model.weight_format != "gguf" and indexed:
         return [
             Doubt(
                 "indexer",
