@@ -147,3 +147,12 @@ def test_a_smaller_batch_shrinks_the_window() -> None:
     assert expected(carve(SHAPES["gemma-3-270m"], small), "kv_window_cells") == 768
     with pytest.raises(BadInput, match="batch-size"):
         carve(SHAPES["gemma-3-270m"], Ask(engine="llamacpp", context=8192, engine_args=(("batch-size", "x"),)))
+
+
+def test_without_flash_attention_values_are_as_wide_as_the_widest() -> None:
+    # llama-server b11434 -fa off -c 8192 -np 1, Gemma 4 26B: "K (f16):   80.00 MiB, V (f16):  160.00 MiB" (full)
+    # and "K (f16):  150.00 MiB, V (f16):  150.00 MiB" (window)
+    layout = Layout((row("full", 5, 2, 512), row("window", 25, 8, 256, 1024)))
+    carved = carve(layout, Ask(engine="llamacpp", context=8192, parallel=1, engine_args=(("flash-attn", "off"),)))
+    names = ("kv_full_k_bytes", "kv_full_v_bytes", "kv_window_k_bytes", "kv_window_v_bytes")
+    assert [expected(carved, name) / MIB for name in names] == [80, 160, 150, 150]
