@@ -275,10 +275,9 @@ def traffic(*files: str | PathLike[str], form: str | None = None, **asked: Unpac
     if missing:
         raise EngineFailed(f"traffic needs {' and '.join(missing)}: pip install 'kvlab[traffic]'")
     from kvlab import traces
+    from kvlab.request import stated
     from kvlab.workload.analysis import Questions, analyse
     from kvlab.workload.merge import merged
 
-    if not files:
-        raise BadInput("no trace is named; give at least one file")
-    read = [traces.read(Path(file), form) for file in files]
-    return analyse(merged(read), [Path(file).name for file in files], Questions(**asked))
+    questions, paths = stated(Questions, asked, "traffic"), traces.named(files)
+    return analyse(merged([traces.read(path, form) for path in paths]), [path.name for path in paths], questions)

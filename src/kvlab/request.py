@@ -62,6 +62,14 @@ def _flag(name: object, value: object) -> tuple[str, str]:
     return name.lstrip("-").replace("_", "-"), word
 
 
+def stated(kind: type[T], options: Mapping[str, object], verb: str) -> T:
+    """The value of keyword arguments of `verb`. Raises BadInput for a name or a type that is wrong."""
+    for name in options:
+        if name not in kind.__struct_fields__:
+            raise BadInput(f"{verb} has no option {shortened(str(name))!r}; {nearest(name, kind.__struct_fields__)}")
+    return checked(kind(**options))
+
+
 def checked(value: T) -> T:
     """`value`, when each of its fields has its type: a float where a count belongs would be planned without an end.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -164,3 +165,123 @@ def test_any_bytes_are_a_trace_or_one_line(content: bytes) -> None:
         file.flush()
         with suppress(BadInput):  # anything else is a traceback
             api.traffic(file.name)
+
+
+def test_numbers_that_no_request_has_leave_their_row_out(tmp_path: Path) -> None:
+    bad = [
+        {**ROWS[0], "hash_ids": [0, 1 << 63]},
+        {**ROWS[0], "input_length": 1 << 62},
+        {**ROWS[0], "output_length": 1 << 80},
+        {**ROWS[0], "timestamp": 1e300},
+    ]
+    found = api.traffic(written(tmp_path / "a.jsonl", [*bad, ROWS[1]]))
+    assert (found.requests, found.left_out.count) == (1, 4)
+    header = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+    (tmp_path / "a.csv").write_text(header + f"2023-11-16 18:17:03,{1 << 40},1\n9999-01-01 00:00:00,1,1\n")
+    with pytest.raises(BadInput, match="holds no row that can be used, of 2"):
+        api.traffic(tmp_path / "a.csv")
+
+
+def test_sums_of_long_requests_stay_exact(tmp_path: Path) -> None:
+    rows = "".join(f"{1 << 30},{1 << 30}\n" for _ in range(64))
+    (tmp_path / "a.csv").write_text("num_prefill_tokens,num_decode_tokens\n" + rows)
+    waste = {line.scheme.split()[0]: line.waste for line in api.traffic(tmp_path / "a.csv").paging}
+    # prompt p and answer p: an oracle reserves 2p for each step and uses p + (p + 1) / 2 on average
+    assert waste["oracle"] == pytest.approx(0.25)
+
+
+def test_a_request_of_more_blocks_than_its_prompt_fills_is_left_out(tmp_path: Path) -> None:
+    rows = [{**ROWS[1], "hash_ids": [2 * at, 2 * at + 1]} for at in range(200)]
+    odd = {**ROWS[1], "hash_ids": list(range(400))}
+    found = api.traffic(written(tmp_path / "a.jsonl", [*rows, odd, odd]))
+    assert (found.requests, found.left_out.count) == (200, 2)
+    assert found.reuse is not None
+    assert found.reuse.ideal.hit_tokens == 0
+
+
+HEADER = {"trace": 1, "header": 1, "block_size": 16}
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ({"in": 32, "r": [[0, 1 << 33]]}, "more tokens than its prompt"),
+        ({"in": 64, "r": [[0, 1], [1, 2]]}, "there twice"),
+        ({"in": 64, "r": [[3, 2]]}, "ends before it begins"),
+        ({"in": 64, "r": [[0, 1 << 64]]}, "Expected `int`"),
+    ],
+)
+def test_ranges_that_are_no_prefix_leave_their_row_out(tmp_path: Path, row: dict[str, object], why: str) -> None:
+    with pytest.raises(BadInput, match=why):
+        traces.read(written(tmp_path / "a.jsonl", [HEADER, {"trace": 1, "t": 0, "out": 1, **row}]))
+
+
+@pytest.mark.parametrize("size", [0, -5, 1 << 63])
+def test_a_block_size_that_is_none_is_refused(tmp_path: Path, size: int) -> None:
+    rows = [{**HEADER, "block_size": size}, {"trace": 1, "t": 0, "in": 16, "out": 1, "r": [[0, 0]]}]
+    with pytest.raises(BadInput, match="must state one block size"):
+        traces.read(written(tmp_path / "a.jsonl", list(rows)))
+
+
+def test_a_zstandard_file_is_read_to_its_end_or_refused(tmp_path: Path) -> None:
+    line = json.dumps(ROWS[0]).encode() + b"\n"
+    (tmp_path / "two").write_bytes(zstandard.compress(line) + zstandard.compress(line))
+    assert len(traces.read(tmp_path / "two").inputs) == 2
+    whole = zstandard.compress(b"".join(line.replace(b"700", b"%d" % at) for at in range(600, 800)))
+    (tmp_path / "cut").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "none").write_bytes(b"\x28\xb5\x2f\xfd" + b"\xff" * 64)
+    for name in ("cut", "none"):
+        with pytest.raises(BadInput, match="damaged"):
+            traces.read(tmp_path / name)
+
+
+def test_a_name_is_one_file_whatever_its_letters(tmp_path: Path) -> None:
+    text = "TIMESTAMP, ContextTokens, GeneratedTokens\n2023-11-16 18:17:03.9799600, {}, 20\n"
+    for name, length in (("a*.csv", 7), ("ab.csv", 8), ("[b].csv", 9)):
+        (tmp_path / name).write_text(text.format(length))
+    assert [traces.read(tmp_path / name).inputs.tolist() for name in ("a*.csv", "[b].csv")] == [[7], [9]]
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BadInput, match="not a regular file"):
+        traces.read(tmp_path / "pipe", "azure")
+    (tmp_path / "short.csv").write_text("TIMESTAMP,ContextTokens\n")
+    with pytest.raises(BadInput, match="no column 'GeneratedTokens'"):
+        traces.read(tmp_path / "short.csv", "azure")
+
+
+def test_marks_of_byte_order_cost_no_row(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbf" + json.dumps(ROWS[0]).encode() + b"\n")
+    assert traces.read(tmp_path / "a").left_out.count == 0
+
+
+def test_nonsense_is_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "deep").write_text("[" * 100_000)
+    with pytest.raises(BadInput, match="no trace that kvlab reads"):
+        traces.read(tmp_path / "deep")
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"capacities": (1.5,)}, "capacities"),
+        ({"capacities": (10**30,)}, "capacities|--capacity"),
+        ({"percentile": "a"}, "percentile"),
+        ({"context": 1}, "--context 1 is shorter than the longest request, 1,031"),
+        ({"bytes_per_token": 0}, "bytes_per_token"),
+        ({"capacitys": (1,)}, "no option 'capacitys'; did you mean 'capacities'|capacities"),
+        ({"form": 5}, "no trace format '5'"),
+    ],
+)
+def test_questions_of_the_wrong_kind_get_one_line(tmp_path: Path, asked: dict[str, object], why: str) -> None:
+    path = written(tmp_path / "a.jsonl", list(ROWS))
+    with pytest.raises(BadInput, match=why):
+        api.traffic(path, **asked)  # type: ignore[arg-type]
+
+
+def test_one_file_twice_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", list(ROWS))
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(BadInput, match="named twice"):
+        api.traffic(path, tmp_path / "link")
+    for nothing in ("", 5, None):
+        with pytest.raises(BadInput, match="is no path"):
+            api.traffic(nothing)  # type: ignore[arg-type]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +27,23 @@ def readers() -> dict[str, TraceReader]:
     }
 
 
+def named(files: Sequence[object]) -> list[Path]:
+    """The files of one workload. Raises BadInput for none, for one that is no path, and for one that is named twice."""
+    if not files:
+        raise BadInput("no trace is named; give at least one file")
+    for file in files:
+        if not isinstance(file, str | os.PathLike) or not str(file):
+            raise BadInput(f"a trace is named {shortened(repr(file))}, which is no path; give files")
+    paths = [Path(file) for file in files if isinstance(file, str | os.PathLike)]
+    seen: dict[str, Path] = {}
+    for path in paths:
+        place = os.path.realpath(path) if "\0" not in str(path) else str(path)
+        if place in seen:
+            raise BadInput(f"{path} is named twice (as {seen[place]}): its requests would count twice; name it once")
+        seen[place] = path
+    return paths
+
+
 def read(path: Path, form: str | None = None) -> Trace:
     """Reads a trace of any known format, plain, .gz or .zst; `form` names the format where its lines do not tell.
 
@@ -34,7 +53,7 @@ def read(path: Path, form: str | None = None) -> Trace:
 
     if form is not None:
         if form not in readers():
-            raise BadInput(f"no trace format {form!r}; {nearest(form, readers())}")
+            raise BadInput(f"no trace format {shortened(str(form))!r}; {nearest(str(form), readers())}")
         return readers()[form].read(path)
     head = _head(path)
     if not head.strip():

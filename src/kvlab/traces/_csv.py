@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvlab.core.errors import BadInput, shortened
 from kvlab.core.trace import BadRow, LeftOutRows, Trace
+from kvlab.traces._lines import compressed, lines, opened
+from kvlab.traces._rows import MOST_TOKENS
 
 if TYPE_CHECKING:
     import polars as pl
 
 _SHOWN = 5
 _LOOK = 1000
+_HEADER = 1 << 16
+_MOST_UNPACKED = 2 << 30
+"""Bytes of a compressed file once it is unpacked, which is done in memory."""
 
 
 def header(head: str) -> set[str]:
     """Column names of a CSV file that begins with this line."""
-    return {name.strip().strip('"') for name in head.partition("\n")[0].split(",")}
+    return set(_columns(head))
+
+
+def _columns(head: str) -> list[str]:
+    line = head.removeprefix("\ufeff").partition("\n")[0]
+    return [name.strip().strip('"') for name in line.split(",")]
 
 
 def read(path: Path, form: str, *, inputs: str, outputs: str, time: str | None) -> Trace:
@@ -27,14 +38,11 @@ def read(path: Path, form: str, *, inputs: str, outputs: str, time: str | None) 
     """
     import polars as pl
 
-    names = [inputs, outputs, *([time] if time else [])]
-    try:
-        table = pl.read_csv(path, columns=names, infer_schema=False, truncate_ragged_lines=True, encoding="utf8-lossy")
-    except (pl.exceptions.PolarsError, OSError) as problem:
-        raise BadInput(f"{path} cannot be read as CSV: {shortened(' '.join(str(problem).split()), 120)}") from None
+    table = _table(path, [inputs, outputs, *([time] if time else [])])
     counts = [pl.col(name).str.strip_chars().cast(pl.Int64, strict=False).alias(name) for name in (inputs, outputs)]
     table = table.select(*counts, *([_seconds(table[time]).alias("time")] if time else []))
-    good = pl.all_horizontal(pl.col(inputs) >= 0, pl.col(outputs) >= 0, *([pl.col("time").is_finite()] if time else []))
+    believable = [pl.col(name).is_between(0, MOST_TOKENS) for name in (inputs, outputs)]
+    good = pl.all_horizontal(*believable, *([pl.col("time").is_between(-1e18, 1e18)] if time else []))
     table = table.with_row_index("row").with_columns(good.fill_null(value=False).alias("good"))
     bad = table.filter(~pl.col("good"))
     table = table.filter(pl.col("good"))
@@ -53,8 +61,43 @@ def read(path: Path, form: str, *, inputs: str, outputs: str, time: str | None) 
     )
 
 
+def _table(path: Path, names: list[str]) -> pl.DataFrame:
+    """The named columns as text. Raises BadInput where there is no such table."""
+    import polars as pl
+
+    first = next((line for _, line in lines(path, _HEADER)), b"").decode("utf-8", "replace")
+    have = _columns(first)
+    missing = [name for name in names if name not in have]
+    if missing:
+        raise BadInput(f"{path} has no column {missing[0]!r}; its first line is {shortened(first.strip(), 80)!r}")
+    at = [have.index(name) for name in names]
+    source = _unpacked(path) if compressed(path) else path
+    try:
+        table = pl.read_csv(
+            source, columns=at, infer_schema=False, truncate_ragged_lines=True, encoding="utf8-lossy", glob=False
+        )
+    except (pl.exceptions.PolarsError, OSError) as problem:
+        raise BadInput(f"{path} cannot be read as CSV: {shortened(' '.join(str(problem).split()), 120)}") from None
+    return table.rename({name: name.strip() for name in table.columns})
+
+
+def _unpacked(path: Path) -> BytesIO:
+    """The content of a compressed file. Raises BadInput when it is damaged, or larger than belongs into memory."""
+    content = BytesIO()
+    with opened(path) as file:
+        try:
+            while piece := file.read(1 << 20):
+                content.write(piece)
+                if content.tell() > _MOST_UNPACKED:
+                    raise BadInput(f"{path} unpacks to more than {_MOST_UNPACKED:,} bytes; unpack it and give that")
+        except (OSError, EOFError, ValueError) as problem:
+            raise BadInput(f"{path} is damaged in its compression: {problem}; copy it again") from None
+    content.seek(0)
+    return content
+
+
 def _why(time: str | None) -> str:
-    return "two lengths of at least 0" + (f" and a {time}" if time else "")
+    return f"two lengths of 0 to {MOST_TOKENS:,}" + (f" and a {time}" if time else "")
 
 
 def _seconds(column: pl.Series) -> pl.Series:
@@ -72,5 +115,8 @@ def _seconds(column: pl.Series) -> pl.Series:
     for pattern in ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f"):
         tried = look.str.replace(offset, "").str.to_datetime(pattern, time_unit="ns", strict=False)
         if tried.null_count() < len(look) / 2:
-            return text.str.to_datetime(pattern, time_unit="ns", strict=False).dt.epoch("ns").cast(pl.Float64) / 1e9
+            seconds = text.str.to_datetime(pattern, time_unit="ns", strict=False).dt.epoch("ns").cast(pl.Float64) / 1e9
+            # nanoseconds in 64 bits reach from 1678 to 2261, and wrap around silently beyond
+            known = text.str.strip_chars().str.slice(0, 4).cast(pl.Int64, strict=False).is_between(1700, 2200)
+            return seconds.set(~known.fill_null(value=False), None)
     return pl.Series([None] * len(column), dtype=pl.Float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
@@ -14,12 +14,23 @@ from kvlab.core.trace import BadRow, Blocks, LeftOutRows, Trace
 from kvlab.traces._lines import lines
 
 if TYPE_CHECKING:
-    from kvlab.core.trace import Ints
+    from kvlab.core.trace import Ids, Ints
 
 T = TypeVar("T")
-_SHOWN = 5
+MOST_SHOWN = 5
+"""Rows that were left out and are named."""
 LONGEST = 16 << 20
 """Bytes of a line: a longer one is left out, not kept in memory."""
+MOST_TOKENS = 1 << 30
+"""Tokens of a prompt or an answer: a larger number is damage, and sums of its square would not be exact."""
+MOST_BLOCKS = 1 << 29
+"""Block references of a trace: what they are counted with takes some tens of bytes each."""
+_BOM = b"\xef\xbb\xbf"
+
+Length = Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)]
+"""Tokens of a prompt or an answer."""
+Moment = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
+"""A time: nanoseconds since 1970 fit into it."""
 
 
 class Rows:
@@ -42,7 +53,7 @@ class Rows:
     def leave_out(self, where: str, why: str) -> None:
         """A row that cannot."""
         self._left_out += 1
-        if len(self._first) < _SHOWN:
+        if len(self._first) < MOST_SHOWN:
             self._first.append(BadRow(where, why))
 
     def trace(self, form: str, seconds: float) -> Trace:
@@ -72,6 +83,7 @@ def json_rows(path: Path, kind: type[T], rows: Rows) -> Iterator[tuple[str, T]]:
         if len(line) > LONGEST:
             rows.leave_out(where, f"longer than {LONGEST >> 20} MiB")
             continue
+        line = line.removeprefix(_BOM) if number == 1 else line
         if not line.strip():
             continue
         try:
@@ -80,7 +92,7 @@ def json_rows(path: Path, kind: type[T], rows: Rows) -> Iterator[tuple[str, T]]:
             rows.leave_out(where, str(problem)[:120])
 
 
-def blocks_of(ids: Sequence[int], counts: Sequence[int], size: int, inputs: Ints) -> Blocks:
+def blocks_of(ids: Sequence[int] | Ids, counts: Sequence[int] | Ints, size: int, inputs: Ints) -> Blocks:
     """Blocks as columns."""
     import numpy as np
 

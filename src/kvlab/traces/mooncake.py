@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
-from kvlab.core.trace import Trace, TraceReader
-from kvlab.traces._rows import Rows, blocks_of, json_rows
+from kvlab.core.trace import BadRow, LeftOutRows, Trace, TraceReader
+from kvlab.traces._rows import MOST_BLOCKS, MOST_SHOWN, Length, Moment, Rows, blocks_of, json_rows
 
 _NEARLY_ALL = 0.99
 _SIZES = (512, 16, 1, 2, 4, 8, 32, 64, 128, 256, 1024)
@@ -23,17 +24,17 @@ _SIZES = (512, 16, 1, 2, 4, 8, 32, 64, 128, 256, 1024)
 
 
 class _Row(msgspec.Struct):
-    timestamp: float
-    input_length: int
-    output_length: int
-    hash_ids: list[int]
+    timestamp: Moment
+    input_length: Length
+    output_length: Length
+    hash_ids: list[Annotated[int, msgspec.Meta(ge=0, lt=2**63 - 1)]]
     chat_id: int | None = None
 
 
 def _recognises(head: str) -> bool:
     try:
         row = json.loads(head)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(row, dict) and {"hash_ids", "input_length", "timestamp"} <= row.keys()
 
@@ -44,15 +45,15 @@ def _read(path: Path) -> Trace:
     counts: list[int] = []
     seconds = 1e-3
     for where, row in json_rows(path, _Row, rows):
-        if row.input_length < 0 or row.output_length < 0 or min(row.hash_ids, default=0) < 0:
-            rows.leave_out(where, "a length or an id is negative")
-        elif len(set(row.hash_ids)) != len(row.hash_ids):
+        if len(set(row.hash_ids)) != len(row.hash_ids):
             rows.leave_out(where, "a block id is there twice, which a prefix cannot be")
         else:
             seconds = 1.0 if row.chat_id is not None else seconds
             rows.add(row.timestamp, row.input_length, row.output_length)
             ids += row.hash_ids
             counts.append(len(row.hash_ids))
+            if len(ids) > MOST_BLOCKS:
+                raise BadInput(f"{path} names more than {MOST_BLOCKS:,} blocks by {where}; give a part of it")
     trace = rows.trace("mooncake", seconds)
     sizes = _block_sizes(trace, counts)
     if not sizes:
@@ -64,7 +65,36 @@ def _read(path: Path) -> Trace:
         others = ", ".join(map(str, sizes[1:]))
         text = f"blocks are taken to hold {sizes[0]} tokens; {others} would agree with these lengths too"
         doubts = (Doubt("block size", text),)
-    return trace._replace(blocks=blocks_of(ids, counts, sizes[0], trace.inputs), doubts=doubts)
+    return _without_overlong(trace._replace(blocks=blocks_of(ids, counts, sizes[0], trace.inputs), doubts=doubts))
+
+
+def _without_overlong(trace: Trace) -> Trace:
+    """The trace without requests of more blocks than their prompt fills: they would hit more tokens than they have."""
+    import numpy as np
+
+    blocks = trace.blocks
+    assert blocks is not None
+    assert trace.outputs is not None
+    assert trace.arrivals is not None
+    have = np.diff(blocks.offsets)
+    good = have <= -(-trace.inputs // blocks.size)
+    if good.all():
+        return trace
+    bad = tuple(
+        BadRow(f"request {at + 1:,}", f"{have[at]:,} blocks of {blocks.size} tokens for {trace.inputs[at]:,} tokens")
+        for at in np.flatnonzero(~good)[:MOST_SHOWN]
+    )
+    left_out = LeftOutRows(
+        count=trace.left_out.count + int((~good).sum()), first=(*trace.left_out.first, *bad)[:MOST_SHOWN]
+    )
+    kept = blocks_of(blocks.ids[np.repeat(good, have)], have[good], blocks.size, trace.inputs[good])
+    return trace._replace(
+        inputs=trace.inputs[good],
+        outputs=trace.outputs[good],
+        arrivals=trace.arrivals[good],
+        blocks=kept,
+        left_out=left_out,
+    )
 
 
 def _block_sizes(trace: Trace, counts: list[int]) -> list[int]:

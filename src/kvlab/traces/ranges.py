@@ -8,33 +8,37 @@ from __future__ import annotations
 
 import json
 from array import array
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from kvlab.core.errors import BadInput
 from kvlab.core.trace import Blocks, Trace, TraceReader
-from kvlab.traces._rows import Rows, json_rows
+from kvlab.traces._rows import MOST_BLOCKS, Length, Moment, Rows, json_rows
 
 if TYPE_CHECKING:
     from kvlab.core.trace import Ints
 
 
+_Id = Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]
+
+
 class _Row(msgspec.Struct):
-    trace: int
+    trace: Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
     header: int | None = None
-    block_size: int | None = None
-    t: float = 0.0
-    inputs: int = msgspec.field(default=0, name="in")
-    outputs: int = msgspec.field(default=0, name="out")
-    r: tuple[tuple[int, int], ...] = ()
+    block_size: Annotated[int, msgspec.Meta(ge=1, le=1 << 24)] | None = None
+    t: Moment = 0.0
+    inputs: Length = msgspec.field(default=0, name="in")
+    outputs: Length = msgspec.field(default=0, name="out")
+    r: tuple[tuple[_Id, _Id], ...] = ()
 
 
 def _recognises(head: str) -> bool:
     try:
         row = json.loads(head)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(row, dict) and ({"trace", "header", "block_size"} <= row.keys() or {"trace", "r"} <= row.keys())
 
@@ -43,13 +47,17 @@ def _read(path: Path) -> Trace:
     import numpy as np
 
     rows, sizes = Rows(path), set()
+    blocks = 0
     session, low, high, counts = array("q"), array("q"), array("q"), array("q")
     for where, row in json_rows(path, _Row, rows):
         if row.header is not None:
             sizes.add(row.block_size)
-        elif min(row.inputs, row.outputs) < 0 or any(not 0 <= first <= last for first, last in row.r):
-            rows.leave_out(where, "a length is negative, or a range of ids is none")
+        elif why := _unusable(row, max((size for size in sizes if size), default=1)):
+            rows.leave_out(where, why)
         else:
+            blocks += sum(last - first + 1 for first, last in row.r)
+            if blocks > MOST_BLOCKS:
+                raise BadInput(f"{path} names more than {MOST_BLOCKS:,} blocks by {where}; give a part of it")
             rows.add(row.t, row.inputs, row.outputs)
             session.append(row.trace)
             low.extend(first for first, _ in row.r)
@@ -64,14 +72,25 @@ def _read(path: Path) -> Trace:
     assert trace.outputs is not None
     order = np.lexsort((np.asarray(session), trace.arrivals))
     ranges = (np.asarray(low), np.asarray(high), np.asarray(counts))
-    blocks = _blocks(np.asarray(session), ranges, order, sizes.pop() or 1)
     return trace._replace(
         inputs=trace.inputs[order],
         outputs=trace.outputs[order],
         arrivals=trace.arrivals[order],
-        blocks=blocks,
+        blocks=_blocks(np.asarray(session), ranges, order, sizes.pop() or 1),
         clock_jumps=0,  # a session's own clock, and sessions are merged
     )
+
+
+def _unusable(row: _Row, size: int) -> str | None:
+    """Why the request cannot be one of full blocks of `size` tokens; None when it can."""
+    if any(first > last for first, last in row.r):
+        return "a range of ids ends before it begins"
+    if sum(last - first + 1 for first, last in row.r) * size > row.inputs:
+        return "its blocks hold more tokens than its prompt"
+    ordered = sorted(row.r)
+    if any(after[0] <= before[1] for before, after in pairwise(ordered)):
+        return "a block id is there twice, which a prefix cannot be"
+    return None
 
 
 def _blocks(session: Ints, ranges: tuple[Ints, Ints, Ints], order: Ints, size: int) -> Blocks:

@@ -14,6 +14,9 @@ from kvlab.workload.lengths import Column, lengths, limit, paging
 from kvlab.workload.moves import moves
 from kvlab.workload.reuse import Window, reuse
 
+_MOST_BLOCKS = 1 << 40
+"""Capacities above any cache's, and small enough that their bytes are exact."""
+
 
 class Questions(msgspec.Struct, frozen=True, kw_only=True):
     """What to ask of a trace, beside what is always answered."""
@@ -32,8 +35,10 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
 
 def analyse(trace: Trace, files: Sequence[str], asked: Questions) -> Traffic:
     """Lengths, limit, reuse, paging and moves. Raises BadInput for questions that the trace cannot answer."""
-    if any(at < 1 for at in asked.capacities):
-        raise BadInput("--capacity takes numbers of blocks of at least 1")
+    if any(not 1 <= at <= _MOST_BLOCKS for at in asked.capacities):
+        raise BadInput(f"--capacity takes numbers of blocks from 1 to {_MOST_BLOCKS:,}")
+    if asked.bytes_per_token is not None and asked.bytes_per_token < 1:
+        raise BadInput(f"bytes_per_token={asked.bytes_per_token} must be at least 1")
     if trace.blocks is None and (asked.capacities or asked.last_half):
         raise BadInput(
             f"{files[0]} holds lengths and no block ids, so reuse is unknown; leave out --capacity and --last-half"
@@ -47,6 +52,11 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions) -> Traffic:
         found = reuse(trace.blocks, window, asked.capacities, asked.bytes_per_token)
     span = None if trace.arrivals is None else float(trace.arrivals.max() - trace.arrivals.min())
     recommended = limit(total, asked.percentile)
+    if asked.context is not None and asked.context < int(total.values[-1]):
+        raise BadInput(
+            f"--context {asked.context:,} is shorter than the longest request, {int(total.values[-1]):,} tokens; give"
+            " at least that, or leave it out"
+        )
     longest = asked.context or 1 << (max(1, int(total.values[-1])) - 1).bit_length()
     return Traffic(
         files=tuple(files),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import mul
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,7 +40,10 @@ class Column:
 
     def total(self, of: Callable[[Ints], Ints]) -> int:
         """The sum over requests of a function of their tokens."""
-        return int((of(self.values) * self.times).sum())
+        each = of(self.values)
+        if _fits(each, self.times.sum()):
+            return int((each * self.times).sum())
+        return sum(map(mul, each.tolist(), self.times.tolist()))
 
 
 def _occurring(tokens: Ints) -> tuple[Ints, Ints]:
@@ -88,7 +92,7 @@ def paging(prompts: Column, answers: Column, ends: Column, longest: int) -> tupl
     if not used:
         return ()
     answer_tokens = answers.total(lambda tokens: tokens)
-    prompt_steps = int((answers.tokens * prompts.tokens).sum())
+    prompt_steps = _sum(answers.tokens * prompts.tokens)
     squares = answers.total(lambda tokens: tokens * tokens)
     reserved = {
         f"max ({longest:,} tokens)": answer_tokens * longest,
@@ -97,6 +101,15 @@ def paging(prompts: Column, answers: Column, ends: Column, longest: int) -> tupl
         **{f"pages of {size}": ends.total(_pages(size)) - prompts.total(_pages(size)) for size in PAGES},
     }
     return tuple(PagingLine(scheme=name, waste=1 - used / total) for name, total in reserved.items())
+
+
+def _fits(each: Ints, count: int) -> bool:
+    """Whether a sum of so many of these numbers is sure to stay exact in 64 bits."""
+    return int(each.max()) * int(count) < 1 << 63
+
+
+def _sum(amounts: Ints) -> int:
+    return int(amounts.sum()) if _fits(amounts, len(amounts)) else sum(amounts.tolist())
 
 
 def _next_power(tokens: Ints) -> Ints:

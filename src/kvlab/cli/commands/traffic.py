@@ -55,7 +55,7 @@ def _run(options: argparse.Namespace) -> Answer:
 
 def _capacities(text: str | None) -> tuple[int, ...]:
     try:
-        return tuple(int(word) for word in text.split(",")) if text else ()
+        return tuple(int(word) for word in text.split(",")) if text is not None else ()
     except ValueError:
         raise BadInput(f"--capacity {text!r} must be whole numbers of blocks, with commas between them") from None
 
