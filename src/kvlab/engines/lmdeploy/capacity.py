@@ -11,7 +11,7 @@ from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt, Model
 from kvlab.core.plan import Ask, Capacity, Expected, KvCost
 from kvlab.core.releases import newer
-from kvlab.core.units import GIB, MIB, ceil_div, round_up
+from kvlab.core.units import MIB, ceil_div, round_up
 from kvlab.engines.lmdeploy import ENGINE
 from kvlab.engines.lmdeploy.arguments import Backend, backend, check_arguments
 from kvlab.engines.lmdeploy.dtypes import OFFERED, Policy, parts, policy, resolve
@@ -222,13 +222,10 @@ PLANNER = Planner(
     default_util=lambda ask: RATIO,
     carve=_carve,
     # Volta and later: https://lmdeploy.readthedocs.io/en/latest/get_started/installation.html
-    runs_on=lambda gpu, ask: gpu.vendor == "nvidia" and (gpu.compute_capability or (7, 0)) >= (7, 0),
+    runs_on=lambda gpu, ask: gpu.vendor == "nvidia" and (gpu.compute_capability or _VOLTA) >= _VOLTA,
     token_bytes=token_bytes,
     sequence_bytes=sequence_bytes,
     options=frozenset({"tp", "ep", "util", "block_size", "max_num_batched_tokens", "max_num_seqs", "prefix_caching"}),
-    guess_overhead=(GIB // 2, GIB, 3 * GIB),
-    overhead_because="CUDA context, communication buffers and workspaces; no public log that kvlab has states it:"
-    " measure it or give --overhead-gib",
     overhead=overhead,
     share_of="free",
 )

@@ -7,7 +7,6 @@ from kvlab.core.errors import BadInput, MissingFact
 from kvlab.core.layout import Layout
 from kvlab.core.model import Model
 from kvlab.core.plan import Ask, Capacity, KvCost
-from kvlab.core.units import GIB
 from kvlab.engines.sglang.arguments import check_arguments
 from kvlab.engines.sglang.defaults import default_share, runs_on
 from kvlab.engines.sglang.doubts import doubts, not_known
@@ -99,7 +98,7 @@ def _capacity(deployment: Deployment, pools: Pools, sizes: Sizes, context: int, 
     held = [sizes.tokens / full] if pools.full else []
     if sizes.window_tokens is not None:
         held.append(sizes.window_tokens / window)
-    limit = running_limit(pools, sizes, deployment.ask, context, per_request)
+    limit = running_limit(sizes, deployment.ask, context, per_request)
     return Capacity(
         pool_bytes=deployment.pool_bytes or 0,
         block_size=pools.page,
@@ -161,8 +160,6 @@ PLANNER = Planner(
     ),
     token_bytes=token_bytes,
     sequence_bytes=sequence_bytes,
-    guess_overhead=(GIB // 4, 3 * GIB // 4, 5 * GIB // 2),
-    overhead_because="CUDA context, NCCL and buffers; give --overhead-gib when it is known",
     overhead=overhead,
     rank_weights=rank_weights,
 )

@@ -43,8 +43,6 @@ NVIDIA_SMI_MIB = {
 }
 _PAGES = {"flashmla": 64, "trtllm_mla": 64, "trtllm_mha": 64, "cutlass_mla": 128, "fa4": 128}
 """Page sizes that an attention backend forces when none, or one it does not take, is asked for."""
-
-
 _ROCM = ("gfx942", "gfx950")
 
 

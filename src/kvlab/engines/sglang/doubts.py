@@ -155,7 +155,7 @@ def _limit_doubts(deployment: Deployment, pools: Pools, sizes: Sizes, context: i
     ask, model = deployment.ask, deployment.model
     found = []
     per_request = slots_per_request(model, ask) if pools.slot else 0
-    limit = running_limit(pools, sizes, ask, context, per_request)
+    limit = running_limit(sizes, ask, context, per_request)
     wanted = ask.max_num_seqs
     if wanted is not None and limit < wanted // attention_groups(ask):
         what = f"{sizes.slots} state slots at {per_request} a request" if pools.slot else "the tokens of the pool"

@@ -12,7 +12,7 @@ from kvlab.core.plan import Expected
 from kvlab.core.units import GIB
 from kvlab.engines.sglang.arguments import whole
 from kvlab.engines.sglang.dtypes import layer_bytes
-from kvlab.engines.sglang.parallel import attention_ranks
+from kvlab.engines.sglang.parallel import attention_ranks, stages_of
 from kvlab.engines.sglang.pools import Pools, Sizes, row_layers, running_limit
 from kvlab.engines.sglang.states import slot_bytes, slots_per_request
 from kvlab.engines.sglang.versions import Release, release
@@ -54,7 +54,7 @@ def expects(deployment: Deployment, pools: Pools, sizes: Sizes, context: int) ->
             because = "draft layers keep as many tokens in a pool of their own"
             rows.append(_bytes("draft_kv_bytes", (sizes.tokens + pools.page) * pools.draft, kind, because))
     per_request = slots_per_request(deployment.model, ask) if pools.slot else 0
-    running = running_limit(pools, sizes, ask, context, per_request)
+    running = running_limit(sizes, ask, context, per_request)
     rows.append(_count("max_running_requests", running, "requests", kind, "the scheduler's limit, and what fits"))
     rows.append(_count("context_len", context, "tokens", "computed", "--context-length"))
     return (*rows, *_dtype(deployment, pools))
@@ -91,7 +91,10 @@ def _states(deployment: Deployment, sizes: Sizes, kind: Kind) -> list[Expected]:
 
 
 def _pool_bytes(deployment: Deployment, pools: Pools, sizes: Sizes, kind: Kind) -> list[Expected]:
-    """The printed size of the cache: keys and values apart, latents together, both pools of a split in one line."""
+    """The printed size of the cache: keys and values apart, latents together, both pools of a split in one line.
+
+    For one pipeline stage only: of several each prints its own.
+    """
     layout, ask = deployment.layout, deployment.ask
     held = sizes.tokens + pools.page  # one page more than is counted
     if sizes.window_tokens is not None:
@@ -99,8 +102,8 @@ def _pool_bytes(deployment: Deployment, pools: Pools, sizes: Sizes, kind: Kind) 
         return [_bytes("kv_bytes", total, kind, "both pools, with a spare page each")]
     if any(layout.only("latent")):
         return [_bytes("kv_bytes", held * pools.full, kind, f"{held:,} rows of {pools.full:,} bytes")]
-    rows, stage = [], range(10**6)
-    ranks = attention_ranks(ask)
+    rows, ranks = [], attention_ranks(ask)
+    (stage,) = stages_of(deployment.model, layout, ask)
     for name, keys in (("kv_k_bytes", True), ("kv_v_bytes", False)):
         size = sum(
             row_layers(row, layout, ask, stage) * layer_bytes(_half(row, keys), pools.dtype, ranks, False)

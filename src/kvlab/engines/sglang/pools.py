@@ -179,7 +179,7 @@ def request_bytes(pools: Pools, tokens: int, per_request: int) -> int:
     return full * (pools.full + pools.draft) + window * pools.window + per_request * pools.slot
 
 
-def running_limit(pools: Pools, sizes: Sizes, ask: Ask, context: int, per_request: int) -> int:
+def running_limit(sizes: Sizes, ask: Ask, context: int, per_request: int) -> int:
     """`max_running_requests` of one DP-attention group: the user's or the default, and what the pools allow."""
     version, half = release(ask), max(0, sizes.tokens // 2)
     profiled = sizes.profiled if version < _PROFILED_UNTIL else sizes.tokens

@@ -201,7 +201,7 @@ PLANNER = Planner(
     default_util=lambda ask: FRACTION,
     carve=_carve,
     # Ampere and later: https://nvidia.github.io/TensorRT-LLM/reference/support-matrix.html
-    runs_on=lambda gpu, ask: gpu.vendor == "nvidia" and (gpu.compute_capability or (8, 0)) >= (8, 0),
+    runs_on=lambda gpu, ask: gpu.vendor == "nvidia" and (gpu.compute_capability or _AMPERE) >= _AMPERE,
     token_bytes=token_bytes,
     sequence_bytes=sequence_bytes,
     options=frozenset(
