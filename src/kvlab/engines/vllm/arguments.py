@@ -107,9 +107,7 @@ def _is_object(text: str) -> bool:
 def argument_doubts(ask: Ask) -> list[Doubt]:
     """Arguments that are passed on and may change the cache in a way that is not computed."""
     found = []
-    for flag in dict.fromkeys(
-        name.replace("_", "-").partition(".")[0].partition("+")[0] for name, _ in ask.engine_args
-    ):
+    for flag in dict.fromkeys(_base(name.replace("_", "-")) for name, _ in ask.engine_args):
         if flag in _OTHER_MODEL:
             found.append(Doubt(flag, "vLLM then serves another config than the one that is planned here"))
         elif flag not in (*_SWITCHES, *_HONOURED, *_HARMLESS) and ("kv" in flag or "cache" in flag):

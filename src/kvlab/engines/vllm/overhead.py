@@ -81,7 +81,7 @@ def _non_torch(deployment: Deployment, fit: Fit) -> Taken:
 def _activations(deployment: Deployment, fit: Fit) -> Taken:
     """The peak of the profiling run: the widest layer's forward pass, or the sampler, whichever is larger."""
     model, ask, gpu = deployment.model, deployment.ask, deployment.gpu
-    context = ask.context or model.original_context or model.context or 1
+    context = _context(deployment)
     batched = batched_tokens(ask, deployment.layout, gpu, context)
     rows, vocab = min(batched, sequences(ask, gpu)), model.vocab or 0
     forward = batched * _token_bytes(model, ask.tp or 1)
@@ -98,10 +98,17 @@ def _activations(deployment: Deployment, fit: Fit) -> Taken:
     return _term("activations", peak, (_PEAK_LOW, high), f"peak of the profiling run: {what}, and its buffers")
 
 
+def _context(deployment: Deployment) -> int:
+    """Tokens of the longest request. One that nothing states counts as 1: such a plan is refused when it is carved."""
+    model = deployment.model
+    return deployment.ask.context or model.original_context or model.context or 1
+
+
 def _token_bytes(model: Model, tp: int) -> int:
     """Bytes of one token in the widest layer: its streams, and what the MLP or the experts hold of it at once."""
     hidden = model.hidden or 0
-    dense = 3 * (model.ffn or 4 * hidden) // tp  # gate, up and their product
+    # Gate, up and their product. A config without a width of its MLP means GPT's, four times the hidden size.
+    dense = 3 * (model.ffn or 4 * hidden) // tp
     width = model.expert_ffn or model.ffn
     visited = model.experts_per_token
     if not visited or not width:
@@ -113,7 +120,7 @@ def _token_bytes(model: Model, tp: int) -> int:
 def _graphs(deployment: Deployment, fit: Fit) -> Taken | None:
     """CUDA graphs, in the releases that take them out of the pool; earlier ones find room beside it."""
     ask, gpu, model = deployment.ask, deployment.gpu, deployment.model
-    context = ask.context or model.original_context or model.context or 1
+    context = _context(deployment)
     sizes = graph_sizes(ask, gpu, batched_tokens(ask, deployment.layout, gpu, context))
     if not sizes or not graphs_counted(ask):
         return None

@@ -1,4 +1,4 @@
-"""What vLLM chooses by itself on a device: block size, batches in flight."""
+"""What vLLM chooses by itself on a device: block size, batches in flight; and which devices it runs on."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from kvlab.engines.vllm.versions import release
 
 CPU = "cpu"
 _HOPPER = (9, 0)
+_ROCM = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1150", "gfx1151", "gfx1200", "gfx1201")
 _WIDE_HEAD = 256  # widest head of FlashAttention 2 and 3
 
 
@@ -31,9 +32,6 @@ def switched_on(value: str | None) -> bool:
 def switched_off(value: str | None) -> bool:
     """Whether an engine argument is given and off."""
     return value is not None and not switched_on(value)
-
-
-_ROCM = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1150", "gfx1151", "gfx1200", "gfx1201")
 
 
 def runs_on(gpu: Gpu, ask: Ask) -> bool:
