@@ -26,7 +26,8 @@ from kvlab.request import beside_others, held_by_others, settled
 from kvlab.source import Loaded
 from kvlab.verdict import judge
 
-_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
+WEIGHT_FILES = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
+"""Endings of files that an engine loads weights from."""
 
 
 class Prepared(NamedTuple):
@@ -47,8 +48,7 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
     """
     identity = engines.engine(ask.engine)
     prepared = prepare(loaded, ask)
-    planner, deployment, lines, pool = prepared.planner, prepared.deployment, prepared.ledger, prepared.pool
-    ask, doubts = deployment.ask, prepared.doubts
+    planner, deployment, ask = prepared.planner, prepared.deployment, prepared.deployment.ask
     carved = planner.carve(deployment)
     dtypes = tables.dtypes(planner, carved.kv.dtype)
     alternatives = tuple(found for dtype in dtypes if (found := tables.alternative(planner, deployment, carved, dtype)))
@@ -57,14 +57,14 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
         engine=EngineId(identity.name, ask.engine_version or identity.version),
         layout=tuple(tables.layout_lines(planner, deployment, carved)),
         kv=carved.kv,
-        ledger=lines + carved.cache_lines,
+        ledger=prepared.ledger + carved.cache_lines,
         capacity=carved.capacity,
         alternatives=alternatives,
         contexts=tuple(tables.contexts(planner, deployment, carved, dtypes)),
         verdict=judge(deployment, carved, alternatives, identity.kv_flag, weights_known=deployment.weights is not None),
         launch=_launch(deployment, carved, loaded.origin, source),
-        expects=_expects(planner, deployment, carved, pool),
-        doubts=(*loaded.doubts, *carved.doubts, *doubts, *_range_doubt(planner, deployment, carved, pool)),
+        expects=_expects(prepared, carved),
+        doubts=(*loaded.doubts, *carved.doubts, *prepared.doubts, *_range_doubt(prepared, carved)),
         ask=ask,
         longest_context=_longest(prepared, carved, dtypes),
         speed=_speed(loaded, prepared, carved),
@@ -82,20 +82,20 @@ def prepare(loaded: Loaded, ask: Ask, gpu: Gpu | None = None, planner: Planner |
     ask = settled(ask, planner)
     gpu = gpu or _gpu(ask)
     ask = beside_others(ask, gpu, planner)
-    weights = _weights(loaded, ask)
-    lines, doubts = _ledger(gpu, ask, planner, weights, loaded)
-    pool = lines[-1] if lines else None
-    deployment = Deployment(
+    before = Deployment(
         model=loaded.model,
         layout=loaded.layout,
         ask=ask,
         gpu=gpu,
-        pool_bytes=max(0, pool.bytes) if pool else None,
-        weights=weights,
+        pool_bytes=None,
+        weights=_weights(loaded, ask),
         share=_share(ask, planner, loaded, gpu),
         share_of=planner.share_of,
         most_share=planner.most_share,
     )
+    lines, doubts = _ledger(before, planner, loaded.origin.name)
+    pool = lines[-1] if lines else None
+    deployment = msgspec.structs.replace(before, pool_bytes=max(0, pool.bytes) if pool else None)
     return Prepared(planner, deployment, lines, pool, doubts)
 
 
@@ -132,7 +132,7 @@ def _lacks(origin: Origin, served: str) -> str | None:
         return None
     if not os.path.isdir(served):
         return f"a config alone holds no weights: put the folder or the Hub id that has them in the place of {served}"
-    if any(name.endswith(_WEIGHTS) for name in os.listdir(served)):
+    if any(name.endswith(WEIGHT_FILES) for name in os.listdir(served)):
         return None
     return f"{served} holds no weights: the command starts from a folder that has them, or from a Hub id in its place"
 
@@ -165,29 +165,18 @@ def _weights(loaded: Loaded, ask: Ask) -> Weights | None:
     return loaded.weights
 
 
-def _ledger(
-    gpu: Gpu | None, ask: Ask, planner: Planner, weights: Weights | None, loaded: Loaded
-) -> tuple[tuple[LedgerLine, ...], list[Doubt]]:
+def _ledger(before: Deployment, planner: Planner, model: str) -> tuple[tuple[LedgerLine, ...], list[Doubt]]:
+    """The memory line by line, for a deployment whose pool is not known yet; `model` is the source's name."""
+    ask, gpu = before.ask, before.gpu
     if ask.pool_gib is not None:
         return budget.given_pool(ask.pool_gib), []
     if gpu is None:
         return (), []
-    if weights is None:
+    if before.weights is None:
         text = "the source holds no weights to measure, so the pool is unknown: give --weights-gib X (or --pool-gib X)"
         return (), [Doubt("weights", text)]
-    before = Deployment(
-        model=loaded.model,
-        layout=loaded.layout,
-        ask=ask,
-        gpu=gpu,
-        pool_bytes=None,
-        weights=weights,
-        share=_share(ask, planner, loaded, gpu),
-        share_of=planner.share_of,
-        most_share=planner.most_share,
-    )
     starts = calibration.known(ask, ask.engine_version or engines.engine(ask.engine).version, gpu.name)
-    taken = overhead.taken(planner, before, starts, loaded.origin.name)
+    taken = overhead.taken(planner, before, starts, model)
     others = held_by_others(ask, gpu)
     return budget.ledger(gpu, before.share, taken, planner.share_of, others), []
 
@@ -217,15 +206,14 @@ def _speed(loaded: Loaded, prepared: Prepared, carved: Carved) -> Speed | None:
     return expected(loaded, prepared.planner, prepared.deployment, carved)
 
 
-def _range_doubt(
-    planner: Planner, deployment: Deployment, carved: Carved, pool: LedgerLine | None
-) -> tuple[Doubt, ...]:
-    """A pool that is only estimated, when its low end changes the answer."""
+def _range_doubt(prepared: Prepared, carved: Carved) -> tuple[Doubt, ...]:
+    """A pool that is only estimated, when an end of its range changes the answer."""
+    pool = prepared.pool
     if pool is None or pool.kind != "estimated" or carved.capacity is None:
         return ()
 
     def holds(room: int) -> bool:
-        found = planner.carve(msgspec.structs.replace(deployment, pool_bytes=max(0, room)))
+        found = prepared.planner.carve(msgspec.structs.replace(prepared.deployment, pool_bytes=max(0, room)))
         enough = found.capacity is not None and found.capacity.longest_request_tokens >= carved.context
         return enough and not tables.over(found, max(0, room))
 
@@ -238,12 +226,13 @@ def _range_doubt(
     return (Doubt("pool", text),)
 
 
-def _expects(planner: Planner, deployment: Deployment, carved: Carved, pool: LedgerLine | None) -> tuple[Expected, ...]:
+def _expects(prepared: Prepared, carved: Carved) -> tuple[Expected, ...]:
     """What the log will say. Numbers that follow from an estimated pool are expected anywhere within its range."""
+    pool = prepared.pool
     if pool is None or pool.kind != "estimated":
         return carved.expects
     ends = [
-        planner.carve(msgspec.structs.replace(deployment, pool_bytes=max(0, end))).expects
+        prepared.planner.carve(msgspec.structs.replace(prepared.deployment, pool_bytes=max(0, end))).expects
         for end in (pool.low, pool.high)
     ]
     return tuple(_ranged(row, [other for end in ends for other in end]) for row in carved.expects)

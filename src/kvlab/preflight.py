@@ -9,11 +9,12 @@ from kvlab import engines
 from kvlab.core.errors import BadInput, EngineFailed
 from kvlab.core.plan import Plan
 from kvlab.load.datasets import PromptsFile, SharedPrefix, read_prompts
+from kvlab.planning import WEIGHT_FILES
 from kvlab.settings import Settings
+from kvlab.sharing import QUESTION_TOKENS
 
 LEAST_PREFIX = 150
-QUESTION_TOKENS = 80
-_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
+"""Tokens of the shortest prefix for which the step is run: two repeats of the policy that it consists of."""
 
 
 def check_installed(plans: Iterable[Plan]) -> None:
@@ -65,7 +66,7 @@ def _check_weights(source: str, plans: Iterable[Plan]) -> None:
         return
     path = Path(source)
     folder = path if path.is_dir() else path.parent
-    if not any(entry.suffix in _WEIGHTS for entry in folder.iterdir()):
+    if not any(entry.suffix in WEIGHT_FILES for entry in folder.iterdir()):
         raise BadInput(
             f"{source} holds no weights, so nothing can be served from it; name a folder with weights, a .gguf file or"
             " a Hub id"
