@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from kvlab.core.plan import Ask, Move, Plan
-from kvlab.core.sizing import Candidate, Candidates, Search
+from kvlab.core.sizing import Candidate, Candidates, Search, is_pattern
 from kvlab.planning import make_plan
 from kvlab.source import Loaded
 
@@ -20,11 +20,10 @@ def with_questions(
     `--users` without a GPU asks which GPUs serve them; a GPU with * or a comma is a pattern for that question. Raises
     KvlabError as `make_plan` does, and BadInput for a pattern or a price of no known GPU.
     """
-    if ask.gpu is not None and any(letter in ask.gpu for letter in "*?,"):
+    if is_pattern(ask.gpu):
         search = msgspec.structs.replace(search, only=ask.gpu)
         ask = msgspec.structs.replace(ask, gpu=None)
-    placed = ask.gpu is not None or ask.gpu_gib is not None or ask.pool_gib is not None
-    if placed or (ask.users is None and search.only is None):
+    if ask.placed or (ask.users is None and search.only is None):
         plan = make_plan(loaded, ask, source)
         plan = _with_move(plan, loaded, ask)
     else:

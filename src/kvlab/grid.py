@@ -28,7 +28,7 @@ def matrix(loaded: Loaded, ask: Ask) -> tuple[MatrixLine, ...]:
 
     Raises BadInput without a GPU or a pool.
     """
-    if ask.gpu is None and ask.gpu_gib is None and ask.pool_gib is None:
+    if not ask.placed:
         raise BadInput("--matrix needs memory to divide; add --gpu NAME or --pool-gib X")
     planner = engines.planner(ask.engine)
     sizes = (

@@ -50,6 +50,11 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     share_fraction: float | None = None
     """The same as a share of the GPU's memory; both add up."""
 
+    @property
+    def placed(self) -> bool:
+        """Whether the memory that is planned for is named: a GPU, its size, or the pool."""
+        return self.gpu is not None or self.gpu_gib is not None or self.pool_gib is not None
+
     def arg(self, flag: str) -> str | None:
         """The value of an `--engine-arg` (dashes and underscores are alike), the last one given; None without one."""
         wanted = flag.replace("_", "-")

@@ -10,6 +10,11 @@ import msgspec
 from kvlab.core.model import Kind
 
 
+def is_pattern(gpu: str | None) -> bool:
+    """Whether what stands for a GPU is a pattern, or a list, of several."""
+    return gpu is not None and any(letter in gpu for letter in "*?,")
+
+
 class Search(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked beside the plan itself, and what GPUs cost."""
 

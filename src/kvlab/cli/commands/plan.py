@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvlab.cli.asking import add_arguments, ask
 from kvlab.cli.command import Answer, Command, count
-from kvlab.core.sizing import Search
+from kvlab.core.sizing import Search, is_pattern
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -78,10 +78,8 @@ def _plan(options: argparse.Namespace) -> Plan:
     from kvlab.api import plan_ask
 
     asked = ask(options)
-    placed = asked.gpu is not None or asked.gpu_gib is not None or asked.pool_gib is not None
-    pattern = asked.gpu is not None and any(letter in asked.gpu for letter in "*?,")
-    backwards = pattern or (not placed and asked.users is not None)
-    if not placed and not backwards and not (options.matrix or options.pareto):
+    backwards = is_pattern(asked.gpu) or (not asked.placed and asked.users is not None)
+    if not asked.placed and not backwards and not (options.matrix or options.pareto):
         return plan_ask(options.source, asked)
     prices = _prices(options) if backwards or options.pareto else {}
     search = Search(prices=prices, limit=options.limit, matrix=options.matrix, pareto=options.pareto)
