@@ -105,6 +105,7 @@ def kubernetes(plan: Plan, name: str, container: Container) -> list[dict[str, An
         texts = {file: plan.launch.files[file] for file in container.files}
         found.append(_object("v1", "ConfigMap", f"{name}-files", labels, {"data": texts}))
     if container.model is None and container.cache_bytes is not None:
+        # A fifth more than the weights: the tokenizer, what else a repository holds, and the file system's own.
         room = f"{ceil_div(round(container.cache_bytes * 1.2), GIB)}Gi"
         claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": room}}}
         found.append(_object("v1", "PersistentVolumeClaim", f"{name}-cache", labels, {"spec": claim}))

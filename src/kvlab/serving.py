@@ -15,7 +15,7 @@ from kvlab.attach import read_server, read_words
 from kvlab.core.check import Check, compare, listing
 from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.plan import Plan
-from kvlab.core.units import gib
+from kvlab.core.units import MIB, gib
 from kvlab.launch import OnLine, Server, start
 from kvlab.load.address import base_url
 from kvlab.observe import read_log
@@ -23,8 +23,10 @@ from kvlab.observe import read_log
 if TYPE_CHECKING:
     from kvlab.detect import LocalGpu
 
-NOTICED = 256 * 2**20
+NOTICED = 256 * MIB
 """Bytes from which another process's share of a GPU matters: a desktop's own windows hold less."""
+_UNACCOUNTED = 4 * NOTICED
+"""The same for memory that no visible process accounts for: the driver keeps some for itself."""
 _LOST_AFTER = 3
 """Unanswered looks in a row after which a server that was attached to counts as gone."""
 
@@ -62,7 +64,7 @@ def refuse_dirty(gpus: Sequence[LocalGpu]) -> None:
     for gpu in gpus:
         holders = [process for process in gpu.processes if process.bytes is None or process.bytes >= NOTICED]
         used = gpu.used_bytes or 0
-        if not holders and used < 4 * NOTICED:
+        if not holders and used < _UNACCOUNTED:
             continue
         who = ", ".join(
             f"{process.name or 'a process'} (pid {process.pid}) holds"

@@ -14,7 +14,7 @@ from kvlab.core.errors import BadInput, KvlabError
 from kvlab.core.plan import Ask
 from kvlab.core.sizing import Candidate, Candidates, Search
 from kvlab.core.taken import Taken
-from kvlab.core.units import ceil_div
+from kvlab.core.units import GIB, ceil_div
 from kvlab.facts import gpus
 from kvlab.planning import Prepared, prepare
 from kvlab.source import Loaded
@@ -25,6 +25,7 @@ MOST_GPUS = 64
 _SPLITS = ((1, 1), (2, 1), (1, 2), (4, 1), (2, 2), (1, 4), (8, 1), (4, 2), (2, 4), (8, 2), (4, 4), (8, 4))
 """Tensor x pipeline parallel sizes, fewest GPUs first: tensors within a machine of eight, stages across machines."""
 _ANY = 1 << 30
+"""More requests than any pool holds: the limit of an engine that has none."""
 _WORTH = 1.05
 """Gain in concurrency from which decode context parallelism is proposed."""
 
@@ -186,7 +187,7 @@ def _splits(ask: Ask) -> list[tuple[int, int]]:
 def _weights_fit(where: Where, ask: Ask, ranks: int) -> bool:
     """Whether an even share of the weights is smaller than the GPU: saves carving what cannot work."""
     weights = where.loaded.weights if ask.weights_gib is None else None
-    least = (weights.low or weights.bytes) if weights is not None else (ask.weights_gib or 0) * 2**30
+    least = (weights.low or weights.bytes) if weights is not None else (ask.weights_gib or 0) * GIB
     return least / ranks < where.gpu.usable_bytes
 
 

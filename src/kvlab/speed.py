@@ -88,12 +88,15 @@ def _bits(work: Work) -> float:
 
 def _rates(gpu: Gpu, model: Model, bits: float) -> Range | None:
     """The dense rates that kernels for these weights may use: that of 16 bits, and a narrower one where they can."""
+    from kvlab.facts.efficiency import FEW_BITS
+
     plain = gpu.bf16_flops or gpu.fp16_flops
     if plain is None:
         return None
     narrow = None
+    # Below 6 bits a parameter the format is one of 4 bits with its scales.
     if model.weight_format not in (None, *_WEIGHT_ONLY):
-        narrow = (gpu.fp4_flops or gpu.fp8_flops) if bits < 6 else gpu.fp8_flops if bits < 12 else None
+        narrow = (gpu.fp4_flops or gpu.fp8_flops) if bits < 6 else gpu.fp8_flops if bits < FEW_BITS else None
     return Range(plain, max(plain, narrow or plain))
 
 

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 SHORTEST = 4
+"""Letters below which a literal stands in too many lines to be worth looking for."""
 _META = set("^$.|?*+()[]{}\\")
 _MAYBE_NONE = frozenset("?*{")
 _GROUP = re.compile(r"\((?:\?:|\?P<\w+>|(?!\?))")

@@ -14,9 +14,9 @@ _LONGEST_EVENT = 4 << 20
 """Bytes of one event: thousands of times one token's."""
 _TOKEN_BYTES = 16 << 10
 _SPARE_TOKENS = 1000
+"""An answer may hold this many bytes for each token asked for, and for so many more."""
 _TEMPLATE_TOKENS = 1 << 16
 """Room for what a chat template, or a system prompt of the server, adds to a prompt."""
-"""An answer may hold this many bytes for each token asked for, and for so many more."""
 _TAGS = re.compile(r"(?is)<(script|style).*?</\1>|<[^>]*>")
 
 

@@ -20,6 +20,7 @@ _SECONDS = 5.0
 _MOST_HELD = 256 << 20
 """Bytes of compressed pages of one run; later pages are not kept."""
 _MOST = 1 << 60
+"""Above any count that an engine states."""
 _FULL = 1.001
 """A ratio of 1, rounded."""
 

@@ -11,8 +11,11 @@ WORTH = 0.05
 OFFLOAD = 0.3
 """Share from which caching and offload come first among the moves of algorithms."""
 NEARLY_ALL = 0.9
+"""Share of the hits of an endless cache from which a smaller one is enough."""
 FLAT = 0.1
+"""Share of prompt tokens below which there is nothing to share."""
 LONG = 32 * 1024
+"""Tokens of the median prompt from which the cache of one request is what costs."""
 
 
 def moves(prompts: Lengths, limit: ContextLimit, reuse: Reuse | None) -> tuple[TrafficMove, ...]:

@@ -24,7 +24,10 @@ _OLD_SIZE = re.compile(rf"KV self size\s*=\s*{_X} Mi?B, K \((\w+)\):\s*{_X} Mi?B
 _CREATING = re.compile(
     r"\S+: creating (?:DSV4 )?(non-SWA|\s*SWA|main|DSA|\S*indexer|CSA compressed|HCA compressed) KV cache"
 )
-_KINDS = {"SWA": "window", "indexer": "indexer", "lightning-indexer": "indexer"} | {
+_KINDS = {
+    "SWA": "window",
+    "indexer": "indexer",
+    "lightning-indexer": "indexer",
     "CSA compressed": "pool4",
     "HCA compressed": "pool128",
 }
