@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     Ids = NDArray[np.int32] | NDArray[np.int64]
 
 
+MOST_SHOWN = 5
+"""Rows that were left out and are named; the others are counted."""
+
+
 class BadRow(msgspec.Struct, frozen=True):
     """A row that was left out: where it stands, and why."""
 

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvlab.core.errors import BadInput, shortened
-from kvlab.core.trace import BadRow, LeftOutRows, Trace
+from kvlab.core.trace import MOST_SHOWN, BadRow, LeftOutRows, Trace
 from kvlab.traces._lines import compressed, lines, opened
 from kvlab.traces._rows import MOST_TOKENS
 
 if TYPE_CHECKING:
     import polars as pl
 
-_SHOWN = 5
 _LOOK = 1000
 _HEADER = 1 << 16
 _MOST_UNPACKED = 2 << 30
@@ -46,7 +45,7 @@ def read(path: Path, form: str, *, inputs: str, outputs: str, time: str | None) 
     table = table.with_row_index("row").with_columns(good.fill_null(value=False).alias("good"))
     bad = table.filter(~pl.col("good"))
     table = table.filter(pl.col("good"))
-    first = tuple(BadRow(f"line {row + 2:,}", _why(time)) for row in bad["row"][:_SHOWN])
+    first = tuple(BadRow(f"line {row + 2:,}", _why(time)) for row in bad["row"][:MOST_SHOWN])
     if not table.height:
         raise BadInput(f"{path} holds no row that can be used, of {bad.height:,}: {_why(time)} in none")
     arrivals = table["time"].to_numpy() if time else None

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import msgspec
 
 from kvlab.core.errors import BadInput
-from kvlab.core.trace import BadRow, Blocks, LeftOutRows, Trace
+from kvlab.core.trace import MOST_SHOWN, BadRow, Blocks, LeftOutRows, Trace
 from kvlab.traces._lines import lines
 
 if TYPE_CHECKING:
     from kvlab.core.trace import Ids, Ints
 
 T = TypeVar("T")
-MOST_SHOWN = 5
-"""Rows that were left out and are named."""
 LONGEST = 16 << 20
 """Bytes of a line: a longer one is left out, not kept in memory."""
 MOST_TOKENS = 1 << 30

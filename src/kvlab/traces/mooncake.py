@@ -15,8 +15,8 @@ import msgspec
 
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
-from kvlab.core.trace import BadRow, LeftOutRows, Trace, TraceReader
-from kvlab.traces._rows import MOST_BLOCKS, MOST_SHOWN, Length, Moment, Rows, blocks_of, json_rows
+from kvlab.core.trace import MOST_SHOWN, BadRow, LeftOutRows, Trace, TraceReader
+from kvlab.traces._rows import MOST_BLOCKS, Length, Moment, Rows, blocks_of, json_rows
 
 _NEARLY_ALL = 0.99
 _SIZES = (512, 16, 1, 2, 4, 8, 32, 64, 128, 256, 1024)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvlab.core.errors import BadInput
-from kvlab.core.trace import Blocks, LeftOutRows, Trace
+from kvlab.core.trace import MOST_SHOWN, Blocks, LeftOutRows, Trace
 
 T = TypeVar("T", bound=np.generic)
 
@@ -31,7 +31,7 @@ def merged(traces: Sequence[Trace]) -> Trace:
         blocks=_blocks([trace.blocks for trace in traces]),
         left_out=LeftOutRows(
             count=sum(trace.left_out.count for trace in traces),
-            first=tuple(row for trace in traces for row in trace.left_out.first)[:5],
+            first=tuple(row for trace in traces for row in trace.left_out.first)[:MOST_SHOWN],
         ),
         clock_jumps=sum(trace.clock_jumps for trace in traces),
         doubts=tuple(dict.fromkeys(doubt for trace in traces for doubt in trace.doubts)),

@@ -11,14 +11,13 @@ deeper each, so only the first block of such a run is counted out and the whole 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Ids = NDArray[np.int32] | NDArray[np.int64]
+if TYPE_CHECKING:
+    from kvlab.core.trace import Ids, Ints
 
 _WORD = 6
 _GROUP = 10
