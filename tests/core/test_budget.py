@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvlab.core.budget import Taken, ledger
+from kvlab.core.budget import ledger
 from kvlab.core.engine import Gpu, ShareOf
+from kvlab.core.taken import Taken
 from kvlab.core.units import GIB
 
 CARD = Gpu(name="c", title="a card", usable_bytes=80 * GIB, bandwidth=None, source="test")

@@ -8,8 +8,6 @@ from kvlab.core.plan import LedgerLine
 from kvlab.core.taken import Taken
 from kvlab.core.units import GIB, gib
 
-__all__ = ["Taken", "given_pool", "ledger"]
-
 
 def given_pool(pool_gib: float) -> tuple[LedgerLine, ...]:
     """The ledger of a pool that the user states: nothing to sum."""
