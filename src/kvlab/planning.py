@@ -22,7 +22,7 @@ from kvlab.core.plan import (
 from kvlab.core.sizing import LongestContext
 from kvlab.core.speed import Speed
 from kvlab.core.units import GIB, size
-from kvlab.request import beside_others, held_by_others, settled
+from kvlab.request import beside_others, settled
 from kvlab.source import Loaded
 from kvlab.verdict import judge
 
@@ -177,7 +177,7 @@ def _ledger(before: Deployment, planner: Planner, model: str) -> tuple[tuple[Led
         return (), [Doubt("weights", text)]
     starts = calibration.known(ask, ask.engine_version or engines.engine(ask.engine).version, gpu.name)
     taken = overhead.taken(planner, before, starts, model)
-    others = held_by_others(ask, gpu)
+    others = budget.held_by_others(ask, gpu)
     return budget.ledger(gpu, before.share, taken, planner.share_of, others), []
 
 

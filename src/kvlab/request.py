@@ -7,12 +7,13 @@ from typing import TypeVar
 
 import msgspec
 
+from kvlab.core.budget import held_by_others
 from kvlab.core.config import MOST_TOKENS
 from kvlab.core.engine import Gpu, Planner
 from kvlab.core.errors import BadInput, nearest, shortened
 from kvlab.core.plan import Ask
 from kvlab.core.sizing import Search
-from kvlab.core.units import GIB, gib
+from kvlab.core.units import gib
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -117,11 +118,6 @@ def settled(ask: Ask, planner: Planner) -> Ask:
     if ask.gpus is not None and ask.gpus != tp * split:
         raise BadInput(f"--gpus {ask.gpus} is not --tp {tp} x --pp {ask.pp} x --dp {ask.dp} = {tp * split}")
     return msgspec.structs.replace(ask, tp=tp)
-
-
-def held_by_others(ask: Ask, gpu: Gpu) -> int:
-    """Bytes of the GPU that other programs hold (`--share`)."""
-    return round((ask.share_gib or 0) * GIB + (ask.share_fraction or 0) * gpu.usable_bytes)
 
 
 def beside_others(ask: Ask, gpu: Gpu | None, planner: Planner) -> Ask:

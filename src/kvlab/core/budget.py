@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from kvlab.core.engine import Gpu, ShareOf
 from kvlab.core.model import Kind
-from kvlab.core.plan import LedgerLine
+from kvlab.core.plan import Ask, LedgerLine
 from kvlab.core.taken import Taken
 from kvlab.core.units import GIB, gib
+
+
+def held_by_others(ask: Ask, gpu: Gpu) -> int:
+    """Bytes of the GPU that other programs hold (`--share`)."""
+    return round((ask.share_gib or 0) * GIB + (ask.share_fraction or 0) * gpu.usable_bytes)
 
 
 def given_pool(pool_gib: float) -> tuple[LedgerLine, ...]:

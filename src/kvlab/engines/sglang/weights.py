@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvlab.core.budget import held_by_others
 from kvlab.core.engine import Deployment
 from kvlab.core.model import Model
 from kvlab.core.sharding import Split, absorbed, left_out, share
@@ -99,7 +100,7 @@ def overhead(deployment: Deployment) -> tuple[Taken, ...]:
                 because="set aside for embeddings of images; 1 GiB more where their features travel over CUDA IPC",
             )
         )
-    others = round((ask.share_gib or 0) * GIB + (ask.share_fraction or 0) * gpu.usable_bytes) if gpu else 0
+    others = held_by_others(ask, gpu) if gpu is not None else 0
     if others and gpu is not None:
         left = round((gpu.usable_bytes - others) * (1 - share_claimed))
         stated = max(0, gpu.usable_bytes - round(gpu.usable_bytes * share_claimed) - others)
