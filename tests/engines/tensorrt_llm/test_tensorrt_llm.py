@@ -234,14 +234,13 @@ def test_an_nvfp4_cache_has_a_scale_for_every_16_values() -> None:
     loaded = source.load(str(GOLDEN / "configs" / "meta-llama__Llama-3.1-8B.json"))
     made = msgspec.structs.replace(loaded.model, kv_cache_format="nvfp4")
     ask, planner = Ask(engine="tensorrt-llm"), engines.planner("tensorrt-llm")
-    for capability in ((9, 0), (10, 0)):
-        gpu = card("nvidia", capability)
-        deployment = Deployment(model=made, layout=loaded.layout, ask=ask, gpu=gpu, pool_bytes=None)
-        if capability == (9, 0):
-            with pytest.raises(BadInput, match="compute capability 10"):
-                planner.carve(deployment)
-        else:
-            assert planner.carve(deployment).kv.bytes_per_token == 36_864
+    hopper, blackwell = (
+        Deployment(model=made, layout=loaded.layout, ask=ask, gpu=card("nvidia", capability), pool_bytes=None)
+        for capability in ((9, 0), (10, 0))
+    )
+    assert planner.carve(blackwell).kv.bytes_per_token == 36_864
+    with pytest.raises(BadInput, match="compute capability 10"):
+        planner.carve(hopper)
 
 
 def test_windows_are_a_doubt() -> None:
