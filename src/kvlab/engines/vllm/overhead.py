@@ -45,8 +45,6 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FIT = Fit()
-NAMES = ("non_torch", "activations", "cuda_graphs", "encoder")
-"""The terms, as the ledger names them."""
 # As shares of the guess: what the terms of the fitted logs span.
 _CONTEXT_RANGE, _GRAPH_RANGE = (0.5, 2.0), (0.0, 2.0)
 _PEAK_LOW, _PEAK_HIGH, _PEAK_HIGH_EXPERTS = 0.6, 1.3, 1.8
