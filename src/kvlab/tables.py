@@ -22,12 +22,18 @@ def layout_lines(planner: Planner, deployment: Deployment, carved: Carved) -> li
         LayoutLine(
             kind=row.kind,
             layers=len(row.layers),
-            bytes_per_token=planner.token_bytes(model, Layout((row,)), dtype, ask),
-            bytes_per_sequence=planner.sequence_bytes(model, Layout((row,)), dtype, ask, carved.context),
+            bytes_per_token=planner.token_bytes(model, _alone(deployment.layout, at), dtype, ask),
+            bytes_per_sequence=planner.sequence_bytes(model, _alone(deployment.layout, at), dtype, ask, carved.context),
             window=row.window,
         )
-        for row in deployment.layout.rows
+        for at, row in enumerate(deployment.layout.rows)
     ]
+
+
+def _alone(layout: Layout, at: int) -> Layout:
+    """The layout in which only the row at `at` has layers: what is stored may depend on the kinds beside it."""
+    rows = (row if own == at else msgspec.structs.replace(row, layers=()) for own, row in enumerate(layout.rows))
+    return Layout(tuple(rows))
 
 
 def dtypes(planner: Planner, current: str) -> tuple[str, ...]:
