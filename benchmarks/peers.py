@@ -35,6 +35,7 @@ from peers_hub import hub
 from peers_truth import GIB, references
 
 TOKENS, CALL_SECONDS, INSTALL_SECONDS, CLOSE = 8192, 60.0, 300.0, 0.01
+_LONGEST = ("max_position_embeddings", "n_positions", "n_ctx", "context_length", "seq_length", "max_sequence_length")
 _NOT_CACHE = ("Model weights", "CUDA / runtime", "Prefill scratch", "Safety reserve")
 
 
@@ -152,8 +153,11 @@ def models(folder: Path) -> dict[str, Path]:
 def tokens_of(file: Path) -> int:
     """8,192, or the largest power of two of tokens that the model has."""
     config = json.loads(file.read_text())
-    stated = {**config, **config.get("text_config", {})}.get("max_position_embeddings")
-    return min(TOKENS, 1 << (stated.bit_length() - 1)) if isinstance(stated, int) and stated > 0 else TOKENS
+    parts = (config, config.get("text_config"), config.get("language_config"))
+    stated = [
+        part[key] for part in parts if isinstance(part, dict) for key in _LONGEST if isinstance(part.get(key), int)
+    ]
+    return min(TOKENS, *(1 << (length.bit_length() - 1) for length in stated if length > 0), TOKENS)
 
 
 class Row(NamedTuple):
@@ -170,11 +174,13 @@ class Row(NamedTuple):
         given = [answer for answer in self.answers.values() if answer.bytes is not None]
         crashed = sum("Traceback" in a.said for a in self.answers.values() if a.bytes is None)
         wrong = [ratio for ratio in self.judged.values() if abs(ratio - 1) > CLOSE]
-        worst = max((max(ratio, 1 / ratio) if ratio else float("inf") for ratio in wrong), default=1.0)
+        nothing = sum(not ratio for ratio in wrong)
+        worst = max((max(ratio, 1 / ratio) for ratio in wrong if ratio), default=1.0)
+        furthest = f"{worst:.1f}x" + (f", {nothing} of 0 bytes" if nothing else "")
         seconds = statistics.median(answer.seconds for answer in self.answers.values())
         counts = [len(given), len(self.judged) - len(wrong), len(wrong), len(given) - len(self.judged)]
         refused = len(self.answers) - len(given)
-        cells = [*counts, refused - crashed, crashed, f"{worst:.1f}x" if wrong else "-", f"{seconds:.2f} s"]
+        cells = [*counts, refused - crashed, crashed, furthest if wrong else "-", f"{seconds:.2f} s"]
         return "| " + " | ".join([f"{self.name} {self.version}", *map(str, cells)]) + " |"
 
 
@@ -258,9 +264,9 @@ def main(argv: list[str]) -> int:
         print(row.line())
     for name in missing:
         print(f"| {name} | could not be installed | | | | | | | |")
-    print(f"\nkvlab inside a running Python: {1000 * in_process(files):.1f} ms a plan (median)")
     if asked.json is not None:
         asked.json.write_text(json.dumps({row.name: _detail(row, known) for row in rows}, indent=1))
+    print(f"\nkvlab inside a running Python: {1000 * in_process(files):.1f} ms a plan (median)")
     return 0
 
 

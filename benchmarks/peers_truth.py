@@ -24,7 +24,7 @@ def references(table: Path | None, formulas: Path | None) -> dict[tuple[str, int
     """
     found: dict[tuple[str, int], list[float]] = {}
     for model, specs in _specs(table).items():
-        for tokens in (2048, 4096, 8192):
+        for tokens in (1024, 2048, 4096, 8192):
             found[model, tokens] = [
                 sum(_layer_bytes(spec, tokens, wide_state, wide_index) * spec["layers"] for spec in specs)
                 for wide_state, wide_index in product((False, True), repeat=2)
