@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import json
 import struct
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,13 +17,7 @@ GIB = 1 << 30
 CONFIGS = {"org/model": b'{"model_type": "qwen3"}'}
 
 
-def benchmark(name: str) -> ModuleType:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
-        return importlib.import_module(name)
-
-
-def test_the_stand_in_answers_as_the_hub_does() -> None:
+def test_the_stand_in_answers_as_the_hub_does(benchmark: Callable[[str], ModuleType]) -> None:
     hub = benchmark("peers_hub")
     assert hub.reply(CONFIGS, "/org/model/resolve/main/config.json", None).body == CONFIGS["org/model"]
     about = json.loads(hub.reply(CONFIGS, "/api/models/org/model?blobs=true", None).body)
@@ -35,7 +28,7 @@ def test_the_stand_in_answers_as_the_hub_does() -> None:
     assert hub.reply(CONFIGS, "/org/model/resolve/main/model.safetensors.index.json", None).status == 404
 
 
-def test_only_the_header_of_a_checkpoint_is_served() -> None:
+def test_only_the_header_of_a_checkpoint_is_served(benchmark: Callable[[str], ModuleType]) -> None:
     hub = benchmark("peers_hub")
     path = "/org/model/resolve/main/model.safetensors"
     length = hub.reply(CONFIGS, path, "bytes=0-7")
@@ -79,7 +72,9 @@ ROWS = [
     ("model", "gib"),
     [("qwen/qwen3-8b", 1.125), ("google/gemma-3-12b-it", 0.8125), ("nvidia/nemotron-h-8b-base-8k", 0.220)],
 )
-def test_references_are_what_is_known_of_a_sequence(tmp_path: Path, model: str, gib: float) -> None:
+def test_references_are_what_is_known_of_a_sequence(
+    tmp_path: Path, model: str, gib: float, benchmark: Callable[[str], ModuleType]
+) -> None:
     table = tmp_path / "table.jsonl.gz"
     with gzip.open(table, "wt") as lines:
         lines.writelines(json.dumps(one) + "\n" for one in ROWS)
@@ -91,7 +86,7 @@ def test_references_are_what_is_known_of_a_sequence(tmp_path: Path, model: str, 
     assert found["qwen3-8b", 8192] == [1.125 * GIB]
 
 
-def test_an_answer_is_judged_by_the_nearest_reference() -> None:
+def test_an_answer_is_judged_by_the_nearest_reference(benchmark: Callable[[str], ModuleType]) -> None:
     peers = benchmark("peers")
     answers = {name: peers.Answer(size, 0.1, "") for name, size in (("a", 100.0), ("b", 300.0), ("c", None))}
     assert peers.judge(answers, {"a": [50.0, 100.5], "b": [100.0], "c": [1.0], "d": []}) == {"a": 100 / 100.5, "b": 3.0}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,13 +23,9 @@ def rows(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (GOLDEN / "receipts" / name).read_text().splitlines()]
 
 
-def benchmark(name: str) -> ModuleType:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
-        return importlib.import_module(name)
-
-
-def test_what_engines_printed_is_predicted_within_half_a_per_cent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_engines_printed_is_predicted_within_half_a_per_cent(
+    capsys: pytest.CaptureFixture[str], benchmark: Callable[[str], ModuleType]
+) -> None:
     assert benchmark("receipts").main([]) == 0
     said = capsys.readouterr().out
     assert "41 of 42 claimed receipts agree" in said
@@ -39,14 +34,18 @@ def test_what_engines_printed_is_predicted_within_half_a_per_cent(capsys: pytest
     assert said.splitlines()[-1] in (ROOT / "docs" / "benchmarks.md").read_text()
 
 
-def test_the_documented_errors_of_the_overhead_are_those_of_the_constants(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_documented_errors_of_the_overhead_are_those_of_the_constants(
+    capsys: pytest.CaptureFixture[str], benchmark: Callable[[str], ModuleType]
+) -> None:
     assert benchmark("overhead").main([]) == 0
     documented = (ROOT / "docs" / "benchmarks.md").read_text()
     assert all(line in documented for line in capsys.readouterr().out.splitlines()[-5:-2])
 
 
 @pytest.mark.parametrize("row", rows("overhead.jsonl"), ids=lambda row: row["id"])
-def test_the_overhead_of_public_logs_is_within_the_range(row: dict[str, Any]) -> None:
+def test_the_overhead_of_public_logs_is_within_the_range(
+    row: dict[str, Any], benchmark: Callable[[str], ModuleType]
+) -> None:
     bench = benchmark("overhead")
     low, _, high = bench.estimate(row, bench.FIT)
     if row["id"] == "v081":  # a patched image whose profiling run took twice as much as the others'
@@ -56,7 +55,9 @@ def test_the_overhead_of_public_logs_is_within_the_range(row: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("row", rows("overhead.jsonl"), ids=lambda row: row["id"])
-def test_each_term_of_the_overhead_has_a_name_and_a_range(row: dict[str, Any]) -> None:
+def test_each_term_of_the_overhead_has_a_name_and_a_range(
+    row: dict[str, Any], benchmark: Callable[[str], ModuleType]
+) -> None:
     bench = benchmark("overhead")
     terms = bench.overhead(bench.deployment(row))
     names = [term.name for term in terms]
