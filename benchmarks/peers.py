@@ -154,7 +154,7 @@ def tokens_of(file: Path) -> int:
     """8,192, or the largest power of two of tokens that the model has."""
     config = json.loads(file.read_text())
     parts = (config, config.get("text_config"), config.get("language_config"))
-    stated = [
+    stated: list[int] = [
         part[key] for part in parts if isinstance(part, dict) for key in _LONGEST if isinstance(part.get(key), int)
     ]
     return min(TOKENS, *(1 << (length.bit_length() - 1) for length in stated if length > 0), TOKENS)
