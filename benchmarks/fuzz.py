@@ -15,6 +15,7 @@ import argparse
 import json
 import math
 import random
+import resource
 import signal
 import sys
 import tempfile
@@ -34,7 +35,7 @@ from kvlab.core.plan import Plan
 CONFIGS = Path(__file__).parents[1] / "tests" / "golden" / "configs"
 ENGINES = ("vllm", "llamacpp")
 LARGEST = 1 << 60
-SECONDS = 20
+SECONDS, MEMORY = 20, 4 << 30
 MAY_BE_NEGATIVE = ("ledger",)
 """What is taken away is negative there, and a pool may be short of nothing."""
 WORDS = (
@@ -221,6 +222,7 @@ def main() -> int:
     if options.keep is not None:
         options.keep.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGPROF, _hung)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     return run(options.folder, options.count, options.seed, options.keep)
 
 

@@ -108,7 +108,8 @@ def _refuse(config: Config, arch: str) -> None:
 
 
 def _blocks(config: Config, arch: str) -> _Blocks:
-    count = config.need("block_count") * (config.maybe("num_loops") or 1)
+    # Layers that are run several times keep a cache for each time.
+    count = config.number(config.need("block_count") * (config.maybe("num_loops") or 1), "block_count x num_loops")
     # Draft layers are counted in block_count.
     trunk = count - (config.maybe("nextn_predict_layers", least=0) or 0)
     if trunk < 1:
