@@ -5,8 +5,8 @@
 Every config of FOLDER (default: tests/golden/configs) is changed in one to four places: keys are deleted, moved, taken
 from another config, given a value of another JSON type, or scaled; each result is planned for vllm and for llamacpp.
 Counted as absurd: a number that is negative where none can be, above 2^60, infinite or not a number, and a cache of 0
-bytes. Prints a table; exit code 1 when anything was a traceback, absurd, or took more than 20 seconds of processor
-time. `--keep` writes the configs that did, for a closer look.
+bytes. Prints a table; exit code 1 when anything was a traceback (running out of 4 GiB among them), absurd, or took more
+than 20 seconds of processor time. `--keep` writes the configs that did, for a closer look.
 """
 
 from __future__ import annotations
