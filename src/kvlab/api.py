@@ -84,6 +84,8 @@ def artefacts(plan: Plan | str | PathLike[str], folder: str | PathLike[str]) -> 
     from kvlab.deploy import write
     from kvlab.store import read
 
+    if not fspath(folder):
+        raise BadInput("the folder for --write has no name; give one, as in --write deploy")
     return write(plan if isinstance(plan, Plan) else read(plan, Plan, "plan"), Path(folder))
 
 

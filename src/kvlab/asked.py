@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from kvlab import prices
+from kvlab.core.errors import BadInput
 from kvlab.core.plan import Ask, Move, Plan
 from kvlab.core.sizing import Candidate, Candidates, Search, is_pattern
 from kvlab.planning import make_plan
@@ -20,6 +22,7 @@ def with_questions(
     `--users` without a GPU asks which GPUs serve them; a GPU with * or a comma is a pattern for that question. Raises
     KvlabError as `make_plan` does, and BadInput for a pattern or a price of no known GPU.
     """
+    _refuse_unused(ask, search)
     if is_pattern(ask.gpu):
         search = msgspec.structs.replace(search, only=ask.gpu)
         ask = msgspec.structs.replace(ask, gpu=None)
@@ -38,6 +41,20 @@ def with_questions(
         if search.pareto:
             plan = msgspec.structs.replace(plan, pareto=grid.pareto(loaded, ask, search, progress))
     return plan
+
+
+def _refuse_unused(ask: Ask, search: Search) -> None:
+    """Raises BadInput for what the questions would leave out silently, and for prices and a limit that are none."""
+    if search.limit < 1:
+        raise BadInput(f"--limit {search.limit} must be at least 1")
+    prices.checked(search.prices, "--price")
+    which = "--pareto" if search.pareto else f"--gpu {ask.gpu!r}" if is_pattern(ask.gpu) else None
+    given = next((name for name in ("gpu_gib", "pool_gib") if getattr(ask, name) is not None), None)
+    if which is not None and given is not None:
+        raise BadInput(
+            f"{which} compares kinds of GPU by their own memory, so --{given.replace('_', '-')} has no place beside it;"
+            " leave out one of the two"
+        )
 
 
 def _searched(

@@ -41,17 +41,31 @@ def artefacts(plan: Plan) -> dict[str, str]:
 
 
 def write(plan: Plan, folder: Path) -> tuple[Path, ...]:
-    """Writes `artefacts` into a folder, which is made. Raises BadInput when it cannot be written."""
+    """Writes `artefacts` into a folder, which is made. Raises BadInput when it cannot be written, before a file is."""
+    found = artefacts(plan)
+    for name in found:
+        _refuse_place(folder / name, name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"cannot make {folder}: {error.strerror or error}; choose another folder for --write") from None
     paths = []
-    for name, text in artefacts(plan).items():
+    for name, text in found.items():
         store.write_atomic(folder / name, text.encode())
         paths.append(folder / name)
     (folder / SCRIPT).chmod(0o755)
     return tuple(paths)
+
+
+def _refuse_place(path: Path, name: str) -> None:
+    """Raises BadInput for a file that would not lie in the folder, or where something else than a file is in its place.
+
+    A pipe would block.
+    """
+    if os.path.basename(name) != name or name in ("", ".", ".."):
+        raise BadInput(f"the plan's file {name!r} would lie outside the folder for --write; plan again")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise BadInput(f"{path} is no regular file; remove it, or choose another folder for --write")
 
 
 def _script(plan: Plan, missing: str | None) -> str:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
-from kvlab import engines
+from kvlab import engines, store
+from kvlab.core.errors import BadInput
 from kvlab.core.plan import Plan
 
 _OPTION = re.compile(r"(?<![\w/-])--?[a-zA-Z][\w-]*")
 _FEWEST = 20
 """Options below which a help text is no list of options but a complaint."""
+_MOST_BYTES = 4 << 20
+"""Of a help text; the rest is not read."""
 _HELP_SECONDS = 180
 """How long an engine may take to print its options: Python engines import for a minute."""
 
@@ -42,11 +46,9 @@ def installed(plan: Plan, *, run: bool = True) -> frozenset[str] | None:
         return _enough(kept.read_text("utf-8", "replace"))
     text = _ask((*program, *launcher.help_words)) if run else ""
     if kept is not None and _enough(text) is not None:
-        try:
+        with suppress(OSError, BadInput):  # else the next check asks again
             kept.parent.mkdir(parents=True, exist_ok=True)
-            kept.write_text(text, "utf-8")
-        except OSError:
-            pass  # the next check asks again
+            store.write_atomic(kept, text.encode("utf-8", "replace"))
     return _enough(text)
 
 
@@ -74,12 +76,31 @@ def _kept(engine: str, program: str) -> Path | None:
 
 
 def _ask(words: tuple[str, ...]) -> str:
+    import signal
     import subprocess
+    from threading import Timer
 
     try:
-        done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_HELP_SECONDS, check=False, text=True
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, ValueError):
         return ""
-    return done.stdout + done.stderr
+
+    def end() -> None:
+        with suppress(ProcessLookupError):  # what it started may hold the pipe open
+            os.killpg(process.pid, signal.SIGKILL)
+
+    late = Timer(_HELP_SECONDS, end)
+    with process:
+        late.start()
+        try:
+            assert process.stdout is not None
+            return process.stdout.read(_MOST_BYTES).decode("utf-8", "replace")
+        finally:
+            late.cancel()
+            end()

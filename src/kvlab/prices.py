@@ -6,10 +6,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from kvlab.core.errors import BadInput
+from kvlab import store
+from kvlab.core.errors import BadInput, shortened
 
 VARIABLE = "KVLAB_PRICES"
 """Names the file to use when none is given; else it is kvlab/prices.toml in the user's configuration folder."""
+_MOST_BYTES = 1 << 20
+_MOST_DOLLARS = 1e6
+"""An hour of one GPU: a larger number is a typing error."""
 
 
 def usual_file() -> Path:
@@ -27,20 +31,24 @@ def read(path: str | None = None) -> dict[str, float]:
     import tomllib
 
     file = Path(path) if path is not None else usual_file()
-    if path is None and not file.is_file() and VARIABLE not in os.environ:
+    if path is None and not os.path.lexists(file) and not os.environ.get(VARIABLE):
         return {}
+    if path == "":
+        raise BadInput("--prices has no name of a file; give a TOML file of prices")
+    content = store.read_bytes(file, "file of prices", _MOST_BYTES)
     try:
-        stated = tomllib.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise BadInput(f"cannot read the prices in {file}: {error.strerror or error}; check --prices") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        stated = tomllib.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a number of thousands of digits
         raise BadInput(f'{file} is not TOML ({error}); write lines like "h100-80gb" = 2.49') from None
     return checked(stated, str(file))
 
 
 def checked(stated: Mapping[str, object], where: str) -> dict[str, float]:
-    """Prices that are numbers of at least 0. Raises BadInput naming the first that is not."""
+    """Prices that are numbers from 0 to a million. Raises BadInput naming the first that is not."""
     for name, price in stated.items():
-        if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < float("inf"):
-            raise BadInput(f"{where}: {name} = {price!r} is no price; write US dollars an hour, as in h100-80gb=2.49")
+        if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price <= _MOST_DOLLARS:
+            raise BadInput(
+                f"{where}: {name} = {shortened(repr(price))} is no price; write US dollars an hour of one GPU, as in"
+                " h100-80gb=2.49"
+            )
     return {name: float(price) for name, price in stated.items() if isinstance(price, int | float)}

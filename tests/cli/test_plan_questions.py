@@ -71,7 +71,7 @@ def test_prices_come_from_the_users_file(home: Path, tmp_path: Path) -> None:
         (("--users", "4", "--price", "h100-80gb"), "--price 'h100-80gb' is no price"),
         (("--users", "4", "--price", "h100-80gb=-1"), "is no price"),
         (("--users", "4", "--price", "h1000-80gb=1"), "no GPU called 'h1000-80gb'"),
-        (("--users", "4", "--prices", "missing.toml"), "cannot read the prices in missing.toml"),
+        (("--users", "4", "--prices", "missing.toml"), "no file of prices at missing.toml"),
         (("--users", "4", "--gpu", "voodoo*"), "no GPU matches 'voodoo*'"),
         (("--users", "4", "--limit", "0"), "at least 1"),
         (("--gpu", "h100-80gb", "--share", "-3"), "--share"),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from kvlab import api, flagcheck
+from kvlab.core.errors import BadInput
 from kvlab.core.plan import Plan
 from kvlab.deploy import COMPOSE, KUBERNETES, SCRIPT, artefacts
 
@@ -200,3 +203,41 @@ def test_an_installed_engine_is_asked_once(tmp_path: Path, monkeypatch: pytest.M
     assert (tmp_path / "calls").read_text() == "asked\n"
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     assert api.checked_flags(plan()) == plan()
+
+
+def test_nothing_is_written_where_one_file_cannot_be(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / COMPOSE)
+    with pytest.raises(BadInput, match=f"{COMPOSE} is no regular file"):
+        api.artefacts(plan(), tmp_path)
+    assert os.listdir(tmp_path) == [COMPOSE]
+    with pytest.raises(BadInput, match="has no name"):
+        api.artefacts(plan(), "")
+
+
+def test_a_plan_names_no_file_outside_the_folder(tmp_path: Path) -> None:
+    good = plan()
+    bad = msgspec.structs.replace(good, launch=msgspec.structs.replace(good.launch, files={"../evil": "x"}))
+    with pytest.raises(BadInput, match="outside the folder"):
+        api.artefacts(bad, tmp_path / "deploy")
+    assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "known"),
+    [
+        (r"printf '\377 '; for i in $(seq 30); do printf -- '--opt%d \377\n' $i; done", 30),
+        ("head -c 50000000 /dev/zero | tr '\\0' '-'", None),
+        ("kill -9 $$", None),
+        ("for i in $(seq 30); do echo --opt$i; done; sleep 300 &", 30),
+    ],
+)
+def test_an_engine_that_prints_no_list_of_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, known: int | None
+) -> None:
+    (tmp_path / "vllm").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "vllm").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(flagcheck, "_HELP_SECONDS", 5)
+    found = flagcheck.installed(plan())
+    assert (None if found is None else len(found)) == known

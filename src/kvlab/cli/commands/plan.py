@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvlab.cli.asking import add_arguments, ask
 from kvlab.cli.command import Answer, Command, count
+from kvlab.core.errors import BadInput
 from kvlab.core.sizing import Search, is_pattern
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ def _plan(options: argparse.Namespace) -> Plan:
 
     asked = ask(options)
     backwards = is_pattern(asked.gpu) or (not asked.placed and asked.users is not None)
+    if (options.price or options.prices is not None) and not (backwards or options.pareto):
+        raise BadInput("--price and --prices order GPUs; add --users without --gpu, --gpu 'h100*', or --pareto")
     if not asked.placed and not backwards and not (options.matrix or options.pareto):
         return plan_ask(options.source, asked)
     prices = _prices(options) if backwards or options.pareto else {}
@@ -94,7 +97,6 @@ def _plan(options: argparse.Namespace) -> Plan:
 def _prices(options: argparse.Namespace) -> dict[str, float]:
     """What the file says, and over it what the command line says."""
     from kvlab import prices
-    from kvlab.core.errors import BadInput
 
     given: dict[str, object] = {}
     for text in options.price:
