@@ -32,9 +32,12 @@ class Config:
     `where` names the file in error messages; `path` is the dotted way to a nested config ("text_config.").
     """
 
-    def __init__(self, values: Mapping[str, object], where: str, path: str = "") -> None:
+    def __init__(
+        self, values: Mapping[str, object], where: str, path: str = "", parent: Config | None = None
+    ) -> None:
         self.where = where
         self.path = path
+        self._parent = parent
         self._values = values
         self._read: set[str] = set()
         self._children: dict[str, Config] = {}
@@ -133,9 +136,14 @@ class Config:
                     kind = value.get("model_type")
                     if key in TEXT_CONFIGS and isinstance(kind, str):
                         value = {**NESTED_DEFAULTS.get(kind, {}), **value}
-                    self._children[key] = Config(value, self.where, f"{self.path}{key}.")
+                    self._children[key] = Config(value, self.where, f"{self.path}{key}.", self)
                 return self._children[key]
         return None
+
+    def beside(self, key: str) -> Config | None:
+        """The nested config under `key`, here or in a config that this one is nested in; None when there is none."""
+        found = self.sub(key)
+        return found if found is not None or self._parent is None else self._parent.beside(key)
 
     def need_sub(self, key: str) -> Config:
         """The nested config under `key`. Raises BadInput when it holds none."""

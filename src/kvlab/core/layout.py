@@ -46,6 +46,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     state: tuple[State, ...] = ()
     pool: int = 1
     """Tokens that are compressed into one cached entry of k_dim values."""
+    encoder: int | None = None
+    """Tokens of an encoder's output (an image, some sound) that a request keeps, whatever its own length ("cross")."""
     tail: State | None = None
     """What waits to be compressed: the last tokens ("window"), or those of the running entry ("ring")."""
 
@@ -55,7 +57,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     def values_per_token(self, tp: int = 1) -> int:
         """Cached values that one token adds on one rank, in all layers of the row."""
-        if self.kind == "state":
+        if self.kind in ("state", "cross"):
             return 0
         return len(self.layers) * ceil_div(self.heads_on(tp) * (self.k_dim + self.v_dim), self.pool)
 
@@ -67,7 +69,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return ceil_div(key.row_bytes(heads * self.k_dim) + value.row_bytes(heads * self.v_dim), self.pool)
 
     def kept(self, tokens: int) -> int:
-        """Tokens that stay cached of a sequence of `tokens`."""
+        """Tokens that stay cached of a sequence of `tokens`, or of what an encoder made for it."""
+        if self.encoder is not None:
+            return self.encoder
         return min(tokens, self.window) if self.window else tokens
 
 

@@ -21,6 +21,7 @@ _CONTEXT = (
     "n_ctx",
     "context_length",
     "max_seq_length",
+    "max_target_positions",
 )
 _SCALED = ("linear", "dynamic")
 """Rope scalings that stretch max_position_embeddings; yarn, llama3 and longrope configs state the stretched length."""

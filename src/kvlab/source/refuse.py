@@ -38,10 +38,10 @@ def _not_generative(config: Config) -> None:
     kind, names = config.peek("model_type"), config.peek("architectures")
     heads = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
     for level in (config, config.language()):
-        if level.peek("is_encoder_decoder") is True:
+        if level.peek("is_encoder_decoder") is True and not level.has("max_source_positions"):
             raise UnknownModel(
-                f"{config.where}: model_type {kind!r} is an encoder-decoder; the key is_encoder_decoder says so, and"
-                " kvlab plans decoder-only models"
+                f"{config.where}: model_type {kind!r} is an encoder-decoder; the key is_encoder_decoder says so, and no"
+                " key (max_source_positions) how long the encoder's output is"
             )
         if level.peek("use_bidirectional_attention") in (True, "all") or level.peek("is_causal") is False:
             raise UnknownModel(

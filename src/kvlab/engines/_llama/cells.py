@@ -124,7 +124,9 @@ def with_index_values(layout: Layout) -> Layout:
 
 
 def check_pools(model: str, layout: Layout) -> None:
-    """Raises BadInput for pooled caches that llama.cpp stores in a way of its own."""
+    """Raises BadInput for pooled caches that llama.cpp stores in a way of its own, and for cross attention."""
+    if any(layout.only("cross")):
+        raise BadInput(f"llama-server has no model with cross attention to an encoder ({model}); plan it for vllm")
     if any(row.tail is not None and row.tail.name != "window" for row in layout.rows):
         raise BadInput(f"llama.cpp stores the pooled keys of {model} in a way of its own; plan the .gguf file")
 

@@ -24,6 +24,7 @@ from kvlab.engines.vllm.versions import Release, release
 
 _KERNEL_BLOCK = 16  # the smallest block of the attention kernels that read unquantised layers
 _PACKED = (0, 24, 0)
+_ATTENTION_FREE_SINCE = (0, 20, 0)
 _QUANTISED_INSIDE = (*TURBOQUANT, "ultraquant_4bit")
 
 
@@ -111,16 +112,19 @@ def storage(model: Model, layout: Layout, ask: Ask, gpu: Gpu | None) -> str:
 
 def not_paged(layout: Layout, dtype: str, ask: Ask) -> str | None:
     """Why the block arithmetic of vLLM is not computed for this layout; None when it is."""
-    if any(layout.only("state")) and not any(layout.only("full", "window", "chunked", "latent")):
-        return "vLLM gives a model of recurrent layers alone blocks that are not computed here"
+    if any(state.name == "wkv" for row in layout.only("state") for state in row.state):
+        return "vLLM 0.32 serves no RWKV model, so there is no block arithmetic of it"
+    if _attention_free(layout) and release(ask) < _ATTENTION_FREE_SINCE:
+        return "how vLLM before 0.20 counted the tokens of a model of recurrent layers alone is not computed"
     if any(layout.only("state")) and any(layout.only("indexer")) and not layout.pooled:
         return "vLLM's block arithmetic for recurrent state beside an indexer is not computed"
     if layout.pooled and release(ask) < _PACKED:
         return "vLLM laid compressed caches out by other rules before 0.24; their block arithmetic is not computed"
     if layout.pooled and hybrid_off(ask, layout):
         return "vLLM's block arithmetic for compressed caches without the hybrid manager is not computed"
-    if any(layout.only("cross")):
-        return "vLLM sizes cross-attention by the encoder's input; its block arithmetic for it is not computed"
+    decoding = {layer for row in layout.only("full") for layer in row.layers}
+    if any(not decoding.issuperset(row.layers) for row in layout.only("cross")):
+        return "vLLM 0.32 serves no model whose layers look at an image alone, so there is no block arithmetic of it"
     if dtype in _QUANTISED_INSIDE and (layout.windowed or any(layout.only("latent", "indexer"))):
         return f"vLLM mixes {dtype} with unquantised layers; its block arithmetic for such a model is not computed"
     return None
@@ -136,6 +140,9 @@ def _specs(deployment: Deployment, dtype: str, context: int) -> list[Spec]:
     if skipped:
         tokens = _raised_block(layout, dtype, plain, tp, tokens)
     states = [(row, state_bytes(row, model, ask, tp, drafted.tokens)) for row in layout.only("state")]
+    if _attention_free(layout):
+        # Nothing to share: prefix caching is off, a request has one block, and that is as long as the context.
+        return [state_spec(row, size, context, 1 + drafted.tokens) for row, size in states]
     if states:
         widest = max(row_bytes(row, dtype, tp, latent) for row in layout.rows)
         tokens = aligned_block(layout, tokens, widest, max(size for _, size in states), kernel_step(model, ask))
@@ -154,6 +161,11 @@ def _specs(deployment: Deployment, dtype: str, context: int) -> list[Spec]:
         for word, layers in _by_format(row, dtype, plain, skipped, indexed).items():
             specs.append(attention_spec(row, layers, row_bytes(row, word, tp, latent), tokens))
     return without_windows(specs) if hybrid_off(ask, layout) else specs
+
+
+def _attention_free(layout: Layout) -> bool:
+    """Whether every layer keeps a state and none keeps tokens."""
+    return bool(layout.rows) and all(row.kind == "state" for row in layout.rows)
 
 
 def _by_format(
@@ -209,7 +221,7 @@ def _stages(model: Model, layout: Layout, ask: Ask) -> tuple[range, ...]:
 
 
 def _token_bytes(layout: Layout, drafts: tuple[Row, ...], dtype: str, tp: int, stage: range) -> int:
-    latent, rows = _mla_indexer(layout), (*layout.rows, *drafts)
+    latent, rows = _mla_indexer(layout), (*(row for row in layout.rows if row.kind != "cross"), *drafts)
     return sum(row_bytes(row, dtype, tp, latent) * sum(layer in stage for layer in row.layers) for row in rows)
 
 

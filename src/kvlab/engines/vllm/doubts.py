@@ -94,7 +94,7 @@ def _state_doubts(deployment: Deployment, plan: Carving) -> list[Doubt]:
     if not any(deployment.layout.only("state")):
         return []
     found = []
-    if on_cpu(deployment.gpu):
+    if on_cpu(deployment.gpu) and deployment.ask.arg("mamba-ssm-cache-dtype") != "float32":
         text = "on CPUs with AVX-512 vLLM may keep the recurrent state in float32, which is larger"
         found.append(Doubt("mamba-ssm-cache-dtype", text))
     pool, wanted = deployment.pool_bytes, sequences(deployment.ask, deployment.gpu)

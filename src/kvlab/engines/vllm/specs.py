@@ -26,7 +26,7 @@ Stored = Literal["heads", "latent", "indexer", "state"]
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """Layers that keep the same thing for equally long. A page is one block of one layer, in bytes."""
 
-    keeps: Literal["all", "window", "chunk", "state", "ring"]
+    keeps: Literal["all", "window", "chunk", "state", "ring", "cross"]
     stored: Stored
     layers: tuple[int, ...]
     token_bytes: int
@@ -34,7 +34,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     page: int
     window: int | None = None
     fixed: int | None = None
-    """Blocks of one request whatever its length (recurrent state)."""
+    """Blocks of one request whatever its length (recurrent state, an encoder's output)."""
     stride: int = 1
     """Bytes of which the distance of two blocks is a multiple, where blocks hold pages of many sizes."""
 
@@ -56,7 +56,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
 def attention_spec(row: Row, layers: tuple[int, ...], token_bytes: int, block_size: int) -> Spec:
     """The spec of `layers` of `row`, before pages are unified."""
-    keeps: dict[str, Literal["window", "chunk"]] = {"window": "window", "chunked": "chunk"}
+    keeps: dict[str, Literal["window", "chunk", "cross"]] = {"window": "window", "chunked": "chunk", "cross": "cross"}
     stored: Stored = "latent" if row.kind == "latent" else "indexer" if row.kind == "indexer" else "heads"
     return Spec(
         keeps=keeps.get(row.kind, "all"),
@@ -66,6 +66,7 @@ def attention_spec(row: Row, layers: tuple[int, ...], token_bytes: int, block_si
         block_size=block_size,
         page=block_size * token_bytes,
         window=row.window,
+        fixed=None if row.encoder is None else ceil_div(row.encoder, block_size),
     )
 
 
