@@ -10,6 +10,7 @@ import re
 
 from kvlab.core.engine import Failures
 from kvlab.core.observation import Failure
+from kvlab.engines._hub import MODEL_GATED, model_not_found, remote_code
 
 FAILURES = Failures(
     (
@@ -135,32 +136,9 @@ FAILURES = Failures(
             why="tensor parallelism gives each GPU the same number of heads",
             do=("choose a --tp that divides the number of heads", "use --pp for the other GPUs"),
         ),
-        Failure(
-            code="model_gated",
-            title="The model's terms were not accepted",
-            pattern=re.compile(r"Cannot access gated repo|GatedRepoError|is a gated repo"),
-            why="the Hub gives these weights only to accounts that accepted the licence",
-            do=("accept the terms on the model's page", "log in: hf auth login"),
-        ),
-        Failure(
-            code="model_not_found",
-            title="There is no such model",
-            pattern=re.compile(
-                r"RepositoryNotFoundError|is not a local folder and is not a valid model identifier"
-                r"|HFValidationError: Repo id must be|does not appear to have a file named config\.json"
-            ),
-            why="the name is neither a folder with a config.json nor a repository of the Hub that this account can see",
-            do=("check the path or the id", "log in if the repository is private: hf auth login"),
-        ),
-        Failure(
-            code="remote_code",
-            title="The model brings its own code",
-            pattern=re.compile(
-                r"contains custom code which must be executed|(?:argument|option|setting) `trust_remote_code=True`"
-            ),
-            why="SGLang runs code from a model's repository only when told to",
-            do=("read that code, then pass --engine-arg trust-remote-code=true",),
-        ),
+        MODEL_GATED,
+        model_not_found(),
+        remote_code("SGLang"),
         Failure(
             code="child_died",
             title="A process of the server died",
