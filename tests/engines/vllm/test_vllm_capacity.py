@@ -285,7 +285,8 @@ def test_fewer_state_blocks_than_requests_is_said() -> None:
 
 
 def test_paging_that_is_not_known_is_a_doubt_not_a_guess() -> None:
-    alone = hybrid("mamba", ask(), 40, Row(kind="state", layers=(0, 1), state=(State("ssm", 524_288),)))
+    old = ask(engine_version="0.19.1")
+    alone = hybrid("mamba", old, 40, Row(kind="state", layers=(0, 1), state=(State("ssm", 524_288),)))
     assert (alone.capacity, alone.kv.bytes_per_sequence) == (None, None)
     assert [doubt.key for doubt in alone.doubts] == ["capacity"]
     quantised = carve(GEMMA, ask(kv_dtype="turboquant_4bit_nc"), 40)
