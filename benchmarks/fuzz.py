@@ -202,9 +202,9 @@ def run(folder: Path, options: argparse.Namespace) -> int:
 
 def table(tally: Counter[tuple[str, str]], engines: list[str]) -> None:
     """Counts by engine."""
-    print(f"{'':24}" + "".join(f"{engine:>12}" for engine in engines))
+    print(f"{'':24}" + "".join(f"{engine:>14}" for engine in engines))
     for kind in KINDS:
-        print(f"{kind:24}" + "".join(f"{tally[engine, kind]:>12,}" for engine in engines))
+        print(f"{kind:24}" + "".join(f"{tally[engine, kind]:>14,}" for engine in engines))
 
 
 def _hung(*_: object) -> None:
