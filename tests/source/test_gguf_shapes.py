@@ -8,9 +8,17 @@ from pathlib import Path
 
 import pytest
 from gguf_writer import write
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kvlab import api, engines
 from kvlab.core.check import compare
+from kvlab.core.config import Config
+from kvlab.core.engine import Deployment
+from kvlab.core.errors import KvlabError
+from kvlab.core.model import Model
+from kvlab.core.plan import Ask
+from kvlab.families import understand
 
 SHAPES = Path(__file__).parents[1] / "golden" / "llamacpp" / "shapes"
 ASKED = re.compile(r"-c (\d+) -np (\d+) (-kvu|--no-kv-unified) -ctk/-ctv (\w+)")
@@ -74,6 +82,38 @@ def test_a_published_config_plans_the_caches_of_its_gguf(shape: str, config: str
         caches = [row for row in rows if row.name.startswith("kv_") and row.name.endswith("_bytes")]
         assert [(row.name, row.planned, row.seen) for row in caches if row.verdict != "agrees"] == [], options
         assert len(caches) >= 3
+
+
+DESCRIBED = [json.loads(file.read_text()) for file in sorted(SHAPES.glob("*.json"))]
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-1, 4096),
+    st.just("x"),
+    st.lists(st.integers(0, 8), max_size=100),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_changed_metadata_is_planned_or_refused_in_one_line(data: st.DataObject) -> None:
+    described = data.draw(st.sampled_from(DESCRIBED))
+    keys = {**described["keys"], "general.architecture": described["arch"]}
+    for key in data.draw(st.lists(st.sampled_from(sorted(keys)), max_size=3)):
+        keys[key] = data.draw(ODD)
+    refused = "one line"
+    try:
+        layout = understand(Config(keys, "model.gguf")).layout
+        assert layout.rows
+        model = Model(name="model", model_type="any", context=4096, layers=1, weight_format="gguf")
+        ask = Ask(engine="llamacpp", context=1024, parallel=2)
+        deployment = Deployment(model=model, layout=layout, ask=ask, gpu=None, pool_bytes=None)
+        carved = engines.planner("llamacpp").carve(deployment)
+        assert carved.capacity is not None
+        assert carved.capacity.pool_bytes > 0
+    except KvlabError as error:
+        refused = str(error)
+    assert len(refused.splitlines()) == 1
 
 
 def test_there_are_enough_shapes() -> None:

@@ -62,17 +62,7 @@ def _layout(config: Config) -> Layout:
     groups: dict[_Kept, list[int]] = {}
     for layer, kept in (*_attention(config, arch, blocks), *_indexer(config, arch, blocks)):
         groups.setdefault(kept, []).append(layer)
-    rows = [
-        Row(
-            kind=kept.kind,
-            layers=tuple(layers),
-            heads=kept.heads,
-            k_dim=kept.k_dim,
-            v_dim=kept.v_dim,
-            window=kept.window,
-        )
-        for kept, layers in groups.items()
-    ]
+    rows = [Row(layers=tuple(layers), **msgspec.structs.asdict(kept)) for kept, layers in groups.items()]
     if blocks.recurrent:
         rows.append(Row(kind="state", layers=tuple(sorted(blocks.recurrent)), state=_state(config, arch)))
     if not rows:
@@ -183,8 +173,9 @@ def _owners(config: Config, arch: str, blocks: _Blocks) -> int:
 
 def _dims(config: Config, heads: int, *, sliding: bool) -> tuple[int, int]:
     """Values of a key and of a value; embedding length / heads where the file does not state them."""
-    key = config.maybe("attention.key_length")
-    value = config.maybe("attention.value_length")
+    if not heads:
+        raise config.bad("attention.head_count", 0, "at least 1 in a layer that attends")
+    key, value = config.maybe("attention.key_length"), config.maybe("attention.value_length")
     even = config.need("embedding_length") // heads
     key, value = key or even, value or even
     narrow_key, narrow_value = config.maybe("attention.key_length_swa"), config.maybe("attention.value_length_swa")
