@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kvlab import source
 from kvlab.core.errors import BadInput, KvlabError, UnknownModel
@@ -206,3 +208,65 @@ def test_numbers_of_many_digits(tmp_path: Path, digits: int) -> None:
             line = str(error)
         assert len(line) < 400
         assert key == "rope_theta" or key in line or digits == 5000
+
+
+@pytest.mark.parametrize("name", ["../other/model.safetensors", "/etc/hostname", "", "..", "a\0b"])
+def test_an_index_that_names_files_elsewhere(tmp_path: Path, name: str) -> None:
+    (tmp_path / "config.json").write_bytes(QWEN.read_bytes())
+    index = {"metadata": {"total_size": 8}, "weight_map": {"a": name}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(BadInput, match="names files outside its folder"):
+        source.load(str(tmp_path))
+
+
+def test_weights_that_no_disk_holds(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes(QWEN.read_bytes())
+    index = {"metadata": {"total_size": 10**30}, "weight_map": {"a": "absent.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(BadInput, match="total_size"):
+        source.load(str(tmp_path))
+    (tmp_path / "model.safetensors.index.json").unlink()
+    entry = {"dtype": "BF16", "shape": [4], "data_offsets": [0, 8]}
+    header = json.dumps({str(number): entry for number in range(100)}).encode()  # all of them the same eight bytes
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"\0" * 8)
+    with pytest.raises(BadInput, match="damaged"):
+        source.load(str(tmp_path))
+
+
+ENTRIES = st.dictionaries(
+    st.text(max_size=6),
+    st.one_of(
+        st.integers(),
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "dtype": st.one_of(st.text(max_size=4), st.integers(), st.sampled_from(["BF16", "F8_E4M3", "F4"])),
+                "shape": st.one_of(st.lists(st.integers(-4, 2**70), max_size=4), st.text(max_size=2)),
+                "data_offsets": st.lists(st.integers(-4, 300), max_size=3),
+            },
+        ),
+    ),
+    max_size=4,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("weights")
+    (made / "config.json").write_bytes(QWEN.read_bytes())
+    return made
+
+
+@settings(max_examples=150, deadline=None)
+@given(entries=ENTRIES, junk=st.binary(max_size=20))
+def test_any_safetensors_header(folder: Path, entries: dict[str, Any], junk: bytes) -> None:
+    header = json.dumps(entries).encode()
+    for data in (struct.pack("<Q", len(header)) + header + b"\0" * 300, junk, struct.pack("<Q", len(header)) + junk):
+        (folder / "model.safetensors").write_bytes(data)
+        line = "one line"
+        try:
+            found = source.load(str(folder)).weights
+            assert found is None or 0 <= found.bytes <= 300 or found.kind == "estimated"
+        except KvlabError as error:
+            line = str(error)
+        assert len(line.splitlines()) == 1

@@ -16,6 +16,8 @@ from kvlab.core.model import Tensor, Weights
 
 MAX_HEADER_BYTES = 100_000_000
 """The limit of the format itself."""
+_MOST_BYTES = 1 << 50
+"""Above any checkpoint."""
 
 
 class _Index(msgspec.Struct):
@@ -36,6 +38,8 @@ def folder_weights(path: Path) -> Weights | None:
     index = path / "model.safetensors.index.json"
     if index.exists():
         listed = _decode_index(index)
+        if any(name in ("", "..") or not name.isprintable() or "/" in name for name in listed.weight_map.values()):
+            raise BadInput(f"{index} names files outside its folder; fetch it again")
         files = [path / name for name in sorted(set(listed.weight_map.values()))]
         absent = [file.name for file in files if not file.exists()]
         if absent:
@@ -88,7 +92,8 @@ def _tensors(header: bytes, where: str, held: int) -> list[Tensor]:
     end = max((tensor.data_offsets[1] for tensor in tensors.values()), default=0)
     if end > held:
         raise BadInput(f"{where} is cut short: its tensors need {end:,} bytes, it holds {held:,}; fetch it again")
-    if any(first < 0 or last < first for first, last in (tensor.data_offsets for tensor in tensors.values())):
+    offsets = [tensor.data_offsets for tensor in tensors.values()]
+    if any(first < 0 or last < first for first, last in offsets) or sum(last - first for first, last in offsets) > held:
         raise BadInput(f"{where} has a damaged safetensors header; fetch it again")
     return [
         shaped(name, tensor.data_offsets[1] - tensor.data_offsets[0], tensor.shape) for name, tensor in tensors.items()
@@ -106,4 +111,6 @@ def _from_index(listed: _Index, absent: list[str]) -> Weights | None:
     total = listed.metadata.get("total_size")
     if isinstance(total, bool) or not isinstance(total, int) or total <= 0:
         return None
+    if total > _MOST_BYTES:
+        raise BadInput(f"model.safetensors.index.json states a total_size of {total:,} bytes; fetch it again")
     return Weights(total, "read", f"total_size of the index; {len(absent)} of its files are not here ({absent[0]})")
