@@ -191,4 +191,6 @@ def _tensor_sizes(reader: _Reader, count: int, alignment: object) -> list[tuple[
         raise BadInput(
             f"{reader.where} is cut short: {expected:,} bytes expected, {len(reader.data):,} found; fetch it again"
         )
+    if sum(held for _, _, held in sizes) > len(reader.data):
+        raise BadInput(f"{reader.where} is damaged: its tensors overlap; fetch it again")
     return sizes
