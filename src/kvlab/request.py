@@ -108,6 +108,9 @@ def settled(ask: Ask, planner: Planner) -> Ask:
         raise BadInput(
             f"--util {ask.util:g} must be above 0 and at most 1, the share of GPU memory that the engine claims"
         )
+    for name, _ in ask.engine_args:
+        if not name.isprintable() or any(letter.isspace() or letter == "=" for letter in name) or not name.strip("-"):
+            raise BadInput(f"--engine-arg {shortened(name)!r} is no name of a flag; write FLAG=VALUE")
     secret = next((name for name, _ in ask.engine_args if name.lstrip("-").replace("_", "-").lower() in _SECRETS), None)
     if secret is not None:
         raise BadInput(

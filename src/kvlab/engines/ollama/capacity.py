@@ -128,6 +128,9 @@ def _doubts(deployment: Deployment, whole: int) -> list[Doubt]:
     if deployment.pool_bytes is not None and whole > deployment.pool_bytes:
         text = "layers that do not fit go to the CPU without an error, and answers slow down: look for"
         found.append(Doubt("num_gpu", f'{text} "offloaded N/N layers to GPU" in the log'))
+    if ask.arg("num_gpu") is not None:
+        text = "places so many layers, with their cache, on the GPU; passed on, and planned as if it were all of them"
+        found.append(Doubt("num_gpu", text))
     if model.weight_format != "gguf":
         text = "Ollama converts checkpoints of some architectures only, and keeps a window only where the GGUF says so"
         found.append(Doubt("source", f"{text}; plan the .gguf file to be sure"))

@@ -8,9 +8,9 @@ from __future__ import annotations
 import msgspec
 
 from kvlab.core.engine import Deployment
-from kvlab.core.errors import BadInput, MissingFact
+from kvlab.core.errors import BadInput, MissingFact, shortened
 from kvlab.core.model import Doubt, Model
-from kvlab.core.units import GIB, MIB
+from kvlab.core.units import GIB, MIB, gib
 from kvlab.engines.ollama.versions import CHILD, CONTEXT_TIERS, OLDEST_DEFAULT, release
 
 _TIERS = ((47 * GIB, 262_144), (23 * GIB, 32_768), (0, 4_096))
@@ -22,6 +22,8 @@ _ALONE = ("mllama", "qwen3vl", "qwen35", "qwen3next", "lfm2", "nemotronh")
 # and caches may take at most for it to be chosen.
 _BATCHES = ((32_768, 2048, 2 * GIB, 0.60), (4_096, 1024, 768 * MIB, 0.75), (0, 512, 0, 1.0))
 _HEADROOM = 0.80
+_DIGITS = 15
+"""Of a number of bytes: less than a thousand terabytes."""
 _KEPT = 4
 """num_keep: tokens at the start of a prompt that are never cut."""
 
@@ -94,9 +96,14 @@ def default_context(deployment: Deployment) -> int:
     if release(ask) < CONTEXT_TIERS:
         return _BEFORE_TIERS
     kept_free = ask.arg("OLLAMA_GPU_OVERHEAD") or "0"
-    if not kept_free.isdigit():
-        raise BadInput(f"--engine-arg OLLAMA_GPU_OVERHEAD={kept_free} must be a number of bytes")
+    if not kept_free.isdecimal() or len(kept_free) > _DIGITS:
+        raise BadInput(f"--engine-arg OLLAMA_GPU_OVERHEAD={shortened(kept_free)} must be a number of bytes")
     memory = gpu.usable_bytes - int(kept_free) if gpu is not None else 0
+    if memory < 0 and gpu is not None:
+        raise BadInput(
+            f"--engine-arg OLLAMA_GPU_OVERHEAD={kept_free} keeps free more than the GPU's {gib(gpu.usable_bytes)};"
+            " lower it"
+        )
     return next(context for at_least, context in _TIERS if memory >= at_least)
 
 

@@ -26,6 +26,7 @@ _UNPLANNED = (
     ("enable-linear-replayssm", "adds buffers to each state"),
     ("enable-linear-replayssm-spec", "adds buffers to each state"),
     ("cpu-offload-gb", "moves weights to host memory"),
+    ("json-model-override-args", "changes the config that is planned here"),
     ("enable-memory-saver", "changes how memory is held"),
 )
 

@@ -7,12 +7,12 @@ model_runner_kv_cache_mixin.py of 0.5.8 to 0.5.10, model_runner.py of 0.4.6 and 
 from __future__ import annotations
 
 from kvlab.core.engine import Gpu
-from kvlab.core.errors import BadInput, nearest
+from kvlab.core.errors import BadInput, nearest, shortened
 from kvlab.core.layout import Layout, Row
 from kvlab.core.model import Model
 from kvlab.engines.sglang.versions import Release
 
-_FOREVER: Release = (999, 0, 0)
+_FOREVER: Release = (1 << 62, 0, 0)
 # word, the first release that takes it, the first that no longer does (argparse choices of the releases named above).
 _WORDS: tuple[tuple[str, Release, Release], ...] = (
     ("auto", (0, 0, 0), _FOREVER),
@@ -65,8 +65,8 @@ def resolve(model: Model, layout: Layout, asked: str | None, release: Release, g
     known = accepted(release)
     if word not in (*known, plain(model)):
         raise BadInput(
-            f"SGLang {'.'.join(map(str, release))} has no --kv-cache-dtype {word!r}; {nearest(word, known)};"
-            f" accepted: {', '.join(known)}"
+            f"SGLang {'.'.join(map(str, release))} has no --kv-cache-dtype {shortened(word)!r}; {nearest(word, known)}"
+            f" ({len(known)} words are accepted)"
         )
     if word == "auto":
         word = _auto(model, layout, gpu)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvlab.core.errors import BadInput, misspelt, shortened
+from kvlab.core.model import Doubt
 from kvlab.core.plan import Ask
 
 _OWN_OPTION = {
@@ -28,6 +29,12 @@ _CHOSEN = ("host", "port", "enable_iter_perf_stats", "return_perf_metrics")
 """The address, and what kvlab needs to watch the cache."""
 _OTHERS = ("moe_tensor_parallel_size", "moe_cluster_parallel_size", "kv_cache_config.enable_partial_reuse")
 """Names that are close to those that count."""
+_CACHE = "kv_cache_config"
+_HARMLESS = tuple(
+    f"{_CACHE}.{name}"
+    for name in ("host_cache_size", "enable_partial_reuse", "copy_on_partial_reuse", "event_buffer_max_size")
+)
+"""Entries about blocks beside the GPU's pool, or about how its blocks are shared."""
 _FILE = ("config", "extra_llm_api_options")
 
 
@@ -50,11 +57,24 @@ def check_arguments(ask: Ask) -> None:
         option = _OWN_OPTION.get(flag)
         if option is not None:
             raise BadInput(f"--engine-arg {name}={value} would overrule the plan; use {option} instead")
+        if flag == _CACHE or not all(flag.split(".")):
+            raise BadInput(f"--engine-arg {shortened(name)}: name an entry, as kv_cache_config.host_cache_size=BYTES")
         if name.startswith("-"):
             raise BadInput(f"--engine-arg {name}: write the flag without dashes, as {flag}=VALUE")
         near = None if flag in _OTHERS else misspelt(flag, _OWN_OPTION)
         if near is not None:
             raise BadInput(f"--engine-arg {shortened(flag)}: did you mean {_OWN_OPTION[near]}?")
+
+
+def argument_doubts(ask: Ask) -> list[Doubt]:
+    """Arguments that are passed on and may change the cache in a way that is not computed."""
+    flags = dict.fromkeys(flag_name(name) for name, _ in ask.engine_args)
+    text = "may change the cache in TensorRT-LLM; passed on, not computed"
+    return [
+        Doubt(flag, text)
+        for flag in flags
+        if flag not in _HARMLESS and (flag.startswith(_CACHE) or "kv" in flag.split("_") or "cache" in flag)
+    ]
 
 
 def in_file(name: str) -> bool:

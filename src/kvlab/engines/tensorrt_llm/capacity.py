@@ -15,7 +15,7 @@ from kvlab.core.releases import newer
 from kvlab.core.storage import Storage
 from kvlab.core.units import GIB, ceil_div
 from kvlab.engines.tensorrt_llm import ENGINE
-from kvlab.engines.tensorrt_llm.arguments import backend, check_arguments
+from kvlab.engines.tensorrt_llm.arguments import argument_doubts, backend, check_arguments
 from kvlab.engines.tensorrt_llm.dtypes import STORAGES, resolve
 from kvlab.engines.tensorrt_llm.versions import check_release
 
@@ -193,7 +193,7 @@ def _doubts(deployment: Deployment, context: int) -> list[Doubt]:
         found.append(Doubt("pp", f"{model.layers} layers do not divide over --pp {ask.pp}; the first stages get more"))
     if deployment.layout.draft and ask.arg("speculative_config.decoding_type"):
         found.append(Doubt("speculative_config", "a draft's own cache is not planned for TensorRT-LLM"))
-    return found
+    return [*found, *argument_doubts(ask)]
 
 
 PLANNER = Planner(

@@ -39,6 +39,8 @@ _DTYPES = ("auto", "half", "float16", "bfloat16", "float", "float32")
 _OBJECTS = ("hf-overrides", "kv-transfer-config")
 _OTHER_MODEL = ("hf-overrides", "hf-config-path", "quantization")
 """What vLLM then serves is not, or not only, what the config says."""
+_OFFLOADED = ("cpu-offload-gb", "cpu-offload-params", "offload-backend")
+"""What keeps weights in the machine's memory."""
 _HARMLESS = (
     # Words about caches of other things, or about what passes through the cache.
     *("kv-events-config", "kv-cache-metrics", "kv-cache-metrics-sample", "kv-sharing-fast-prefill"),
@@ -110,6 +112,8 @@ def argument_doubts(ask: Ask) -> list[Doubt]:
     for flag in dict.fromkeys(_base(name.replace("_", "-")) for name, _ in ask.engine_args):
         if flag in _OTHER_MODEL:
             found.append(Doubt(flag, "vLLM then serves another config than the one that is planned here"))
+        elif flag in _OFFLOADED:
+            found.append(Doubt(flag, "leaves vLLM more of the GPU for the cache; passed on, not computed"))
         elif flag not in (*_SWITCHES, *_HONOURED, *_HARMLESS) and ("kv" in flag or "cache" in flag):
             found.append(Doubt(flag, "may change the cache in vLLM; passed to the launch command, not computed"))
     return found

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from kvlab.core.config import MOST_TOKENS
 from kvlab.core.engine import Deployment, Gpu
-from kvlab.core.errors import BadInput
+from kvlab.core.errors import BadInput, shortened
 from kvlab.core.layout import Layout, Row
 from kvlab.core.model import Model
 from kvlab.core.plan import Ask
@@ -266,6 +267,9 @@ def _override(ask: Ask) -> int | None:
     value = ask.arg("num-gpu-blocks-override")
     if value is None:
         return None
-    if not value.isdigit() or int(value) < 1:
-        raise BadInput(f"--engine-arg num-gpu-blocks-override={value} is not a number of blocks")
+    if not value.isdecimal() or not 1 <= int(value[:12]) <= MOST_TOKENS:
+        raise BadInput(
+            f"--engine-arg num-gpu-blocks-override={shortened(value)} must be a number of blocks from 1 to"
+            f" {MOST_TOKENS:,}"
+        )
     return int(value)
