@@ -259,7 +259,7 @@ def test_slots_of_a_request_by_release(carve: Carve, gpu: Gpus) -> None:
     ("config", "ask", "words"),
     [
         (H100, Ask(engine="sglang", kv_dtype="fp8"), "no --kv-cache-dtype 'fp8'"),
-        (H100, Ask(engine="sglang", engine_version="0.4.6", kv_dtype="nvfp4"), "accepted: auto, fp8_e5m2, fp8_e4m3"),
+        (H100, Ask(engine="sglang", engine_version="0.4.6", kv_dtype="nvfp4"), "known: auto, fp8_e5m2, fp8_e4m3"),
         (H100, Ask(engine="sglang", engine_version="0.3.6"), "from 0.4.0 on"),
         (H100, Ask(engine="sglang", context=10**6), "above the model's 40,960 tokens"),
         (H100, Ask(engine="sglang", tp=3), "cannot split 32 attention heads"),
