@@ -37,7 +37,8 @@ def opened(path: str) -> Iterator[BufferedIOBase]:
         yield cast(BufferedIOBase, sys.stdin.buffer)
         return
     if path.startswith(("http://", "https://")):
-        raise BadInput(f"{path} is an address; explain reads the engine's log: a file, or - for standard input")
+        # Not repeated: a user name and password may stand in it.
+        raise BadInput("an address was given; explain reads the engine's log: a file, or - for standard input")
     with os.fdopen(store.open_regular(path, "log"), "rb") as file:
         if file.peek(2)[:2] != b"\x1f\x8b":
             yield file

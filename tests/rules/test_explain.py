@@ -322,7 +322,7 @@ def test_pages_and_the_list() -> None:
     [
         (["port_in_us"], "did you mean port_in_use"),
         (["no/such/file.log"], "no log at"),
-        (["http://localhost:8000"], "is an address"),
+        (["http://localhost:8000"], "an address was given"),
         ([], "give the engine's log"),
         (["--list", str(POOL)], "--list takes no log"),
         ([str(POOL), "--engine", "vlm"], "did you mean vllm"),
