@@ -65,17 +65,22 @@ def learn(plan: Plan, observation: Observation) -> Start:
     """
     start = _start(plan, observation)
     name = path()
-    old = read()
-    kept = [one for one in old.starts if msgspec.structs.replace(one, learned=start.learned) != start]
-    same = [one for one in kept if (one.engine, one.version, one.gpu) == (start.engine, start.version, start.gpu)]
-    forgotten = same[: max(0, len(same) - _MOST_STARTS + 1)]
-    kept = [one for one in kept if one not in forgotten]
     try:
         os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
     except OSError as error:
         raise BadInput(f"cannot make the folder of {name}: {error.strerror}; set KVLAB_CALIBRATION") from None
-    store.write_atomic(name, store.encode(Calibration(starts=(*kept, start))))
+    read()  # what is no such file is refused before it is held
+    with store.held(name):
+        store.write_atomic(name, store.encode(_with(read(), start)))
     return start
+
+
+def _with(old: Calibration, start: Start) -> Calibration:
+    """The file with one start more: once if it was learned before, and without the oldest of too many."""
+    kept = [one for one in old.starts if msgspec.structs.replace(one, learned=start.learned) != start]
+    same = [one for one in kept if (one.engine, one.version, one.gpu) == (start.engine, start.version, start.gpu)]
+    forgotten = same[: max(0, len(same) - _MOST_STARTS + 1)]
+    return Calibration(starts=(*(one for one in kept if one not in forgotten), start))
 
 
 def _start(plan: Plan, observation: Observation) -> Start:

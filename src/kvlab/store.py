@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TypeVar
 
 import msgspec
@@ -38,6 +40,19 @@ def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
         ) from None
     except ValueError as error:  # a null character
         raise BadInput(f"cannot write {name!r}: {error}; choose another name") from None
+
+
+@contextmanager
+def held(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Holds the folder of the file at `path` against other kvlab processes that change the same file."""
+    import fcntl
+
+    with ExitStack() as stack:
+        with suppress(OSError):  # a folder that is not ours to read, or without locks: then the last one wins
+            descriptor = os.open(os.path.dirname(os.path.realpath(path)), os.O_RDONLY | os.O_CLOEXEC)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
 
 
 def check_target(path: str | os.PathLike[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -236,6 +237,29 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch:
     (tmp_path / "starts.json").write_text("")
     with pytest.raises(BadInput, match="cannot make the folder of"):
         api.check(log(tmp_path, 53.8), plan=planned(), learn=True)
+
+
+def test_starts_that_are_learned_at_once_are_all_kept(tmp_path: Path, kept: Path) -> None:
+    plan, logs = planned(), []
+    for at in range(8):
+        (tmp_path / str(at)).mkdir()
+        logs.append(log(tmp_path / str(at), 53.0 + at / 10))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda path: api.check(path, plan=plan, learn=True), logs))
+    assert len(json.loads(kept.read_text())["starts"]) == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("overhead_bytes", -(10**15)), ("overhead_bytes", 10**30), ("estimated_overhead_bytes", -5), ("tp", 0)],
+)
+def test_numbers_that_no_start_has_are_refused(tmp_path: Path, kept: Path, name: str, value: int) -> None:
+    api.check(log(tmp_path, 53.9), plan=planned(), learn=True)
+    document = json.loads(kept.read_text())
+    document["starts"][0][name] = value
+    kept.write_text(json.dumps(document))
+    with pytest.raises(BadInput, match=rf"{name}.*--no-calibration"):
+        planned()
 
 
 STARTS = st.builds(

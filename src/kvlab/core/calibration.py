@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
+Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
+"""Far above any GPU: a larger number was written by hand, or is damage."""
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,18 +20,18 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     gpu: str
     """kvlab's name of the GPU."""
     model: str
-    tp: int = 1
-    pp: int = 1
-    dp: int = 1
-    context: int | None = None
-    max_num_batched_tokens: int | None = None
-    max_num_seqs: int | None = None
-    pool_bytes: int
-    weights_bytes: int | None = None
+    tp: Count = 1
+    pp: Count = 1
+    dp: Count = 1
+    context: Count | None = None
+    max_num_batched_tokens: Count | None = None
+    max_num_seqs: Count | None = None
+    pool_bytes: Bytes
+    weights_bytes: Bytes | None = None
     """None when the log does not state them."""
-    overhead_bytes: int
-    """What was neither weights nor cache."""
-    estimated_overhead_bytes: int
+    overhead_bytes: Annotated[int, msgspec.Meta(ge=-(1 << 30), le=1 << 50)]
+    """What was neither weights nor cache; a rounded line of the log may leave it a little below 0."""
+    estimated_overhead_bytes: Bytes
     """What kvlab estimated for the same start, without any calibration."""
     machine: str
     """Operating system, processor and memory of the machine that learned it."""
