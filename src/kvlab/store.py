@@ -108,6 +108,9 @@ def open_regular(path: str | os.PathLike[str], what: str) -> int:
     end.
     """
     name = os.fspath(path)
+    if name.startswith(("http:/", "https:/")):
+        # Not repeated: a user name and password may stand in it.
+        raise BadInput(f"an address was given where a {what} belongs; give the {what} as a file")
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

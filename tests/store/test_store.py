@@ -32,6 +32,13 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
         store.read_bytes("a\0b", "plan")
 
 
+def test_an_address_is_no_file() -> None:
+    for path in ("http://me:s3cret@host/plan.json", Path("https://me:s3cret@host")):
+        with pytest.raises(BadInput, match="an address was given where a plan belongs") as refused:
+            store.read_bytes(path, "plan")
+        assert "s3cret" not in str(refused.value)
+
+
 def test_a_file_larger_than_its_kind_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "large.json"
     with path.open("wb") as file:
