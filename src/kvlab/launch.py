@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Self, TypedDict
 
 import msgspec
 
@@ -51,17 +51,32 @@ def command(plan: Plan, port: int | None = None) -> Command:
 
     Raises EngineFailed when the engine is not installed or the port is taken.
     """
+    asked, port = port, free_port() if port is None else port
+    words = as_run(plan, port)
+    if asked is not None:
+        _refuse_taken(asked)
+    files = {name: text for name, text in plan.launch.files.items() if name in words["argv"]}
+    return Command(engine=plan.engine.name, argv=words["argv"], env=words["env"], port=port, files=files)
+
+
+class Words(TypedDict):
+    """A launch command as this machine runs it."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+
+
+def as_run(plan: Plan, port: int | None = None) -> Words:
+    """The plan's words with this machine's program, listening on `port` (None: the engine's usual one).
+
+    Raises EngineFailed when the engine is not installed.
+    """
     launcher = engines.launcher(plan.engine.name)
     program = launcher.binary(plan.ask)
     if program is None:
         raise EngineFailed(launcher.missing)
-    if port is not None:
-        _refuse_taken(port)
-    else:
-        port = free_port()
-    argv, env = _on_port(plan.launch, launcher.port_in, port)
-    files = {name: text for name, text in plan.launch.files.items() if name in argv or name in program}
-    return Command(engine=plan.engine.name, argv=(*program, *argv[1:]), env=env, port=port, files=files)
+    argv, env = _on_port(plan.launch, launcher.port_in, launcher.default_port if port is None else port)
+    return Words(argv=(*program, *argv[1:]), env=env)
 
 
 def _on_port(launch: Launch, port_in: str, port: int) -> tuple[tuple[str, ...], dict[str, str]]:

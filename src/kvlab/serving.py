@@ -52,9 +52,8 @@ class Look(NamedTuple):
 
 
 def refuse_short(plan: Plan) -> None:
-    """Raises BadInput when the plan says, without an estimate in it, that not one request fits."""
-    pool = next((line for line in plan.ledger if line.name == "pool"), None)
-    if plan.verdict.code in ("fits", "unknown") or pool is None or pool.kind == "estimated":
+    """Raises BadInput when the plan says that not one request fits, at no end of an estimate's range."""
+    if plan.verdict.code in ("fits", "unknown") or any(doubt.key == "pool" for doubt in plan.doubts):
         return
     raise BadInput(f"not started, since it would not serve: {plan.verdict.text}; --force starts it all the same")
 

@@ -122,7 +122,7 @@ def test_more_failures_than_chance(tmp_path: Path) -> None:
     assert (uncounted.verdict, uncounted.change) == ("inconclusive", None)
 
 
-def ours(path: Path, factor: float, latency_from: str, sent: str = "hash") -> Path:
+def ours(path: Path, factor: float, latency_from: str, sent: str = "hash", cached: float | None = None) -> Path:
     source = random.Random(7)
     rows, start = [], 0.0
     for index in range(40):
@@ -138,7 +138,8 @@ def ours(path: Path, factor: float, latency_from: str, sent: str = "hash") -> Pa
         start += e2e
     document = json.loads((GOLDEN / "vllm_0.32.json").read_text())
     document |= {"mean_ttft_ms": sum(row.ttft or 0 for row in rows) / 40 * 1000}
-    own = {"schema": "kvlab/bench@1", "latency_from": latency_from, "prompts_sha256": sent}
+    own: dict[str, object] = {"schema": "kvlab/bench@1", "latency_from": latency_from, "prompts_sha256": sent}
+    own["pool"] = {"prefix_hit_rate": cached}
     save(BenchResult(metrics=document | {"kvlab": own}, rows=tuple(rows), pool=PoolUse(), samples=()), path)
     return path
 
@@ -151,6 +152,16 @@ def test_the_same_prompts_are_compared_pair_by_pair(tmp_path: Path) -> None:
     assert same.change == pytest.approx(0.1)
     assert same.low == pytest.approx(0.1)
     assert other.verdict != "worse"
+
+
+def test_a_warm_prefix_cache_is_no_improvement(tmp_path: Path) -> None:
+    """The second of two benches of one server finds its prompts cached: sooner, and no better."""
+    cold = ours(tmp_path / "a.json", 1.0, "sent", cached=0.02)
+    warm = of(compare(cold, ours(tmp_path / "b.json", 0.2, "sent", cached=0.98)), "mean_ttft_ms")
+    assert warm.verdict == "inconclusive"
+    assert "2.0 % of a's prompt tokens and 98 % of b's" in warm.because
+    both = of(compare(ours(tmp_path / "c.json", 1.0, "sent", cached=0.97), tmp_path / "b.json"), "mean_ttft_ms")
+    assert both.verdict == "better"
 
 
 def test_latencies_from_another_start_are_left_out(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     latency_from: str = "sent"
     prompts: str | None = None
     """A hash of what was sent: equal hashes make request i of two files a pair."""
+    cached: float | None = None
+    """Share of the prompt tokens that came from the engine's prefix cache; None when it was not seen."""
 
 
 class Reader(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvlab.core.comparison import Compare, ComparedFile, ComparisonRow, LeftOut, RowVerdict
-from kvlab.core.performance import judged
+from kvlab.core.performance import judged, share
 from kvlab.core.result import Result
 from kvlab.core.statistics import CHANCE, MINIMUM, NO_CHANGE, Change, Statistic, bootstrap_change, fisher
 from kvlab.readers import read
@@ -29,6 +29,8 @@ _LISTED = ("ttft_ms", "tpot_ms", "e2el_ms")
 _SLICES = 20
 _FEWEST_REQUESTS = 20
 _SAME_LENGTH = 0.02
+_SAME_SHARE = 0.1
+"""Shares of cached prompt tokens that differ by more make two loads of one."""
 _ONE_RUN = "one run a side, so the noise between runs is not in it"
 
 
@@ -86,6 +88,11 @@ def _loads_differ(a: Result, b: Result) -> str | None:
     for key in ("request_rate", "burstiness", "max_concurrency"):
         if key in a.load and key in b.load and a.load[key] != b.load[key]:
             return f"the loads differ: {key} {a.load[key]} and {b.load[key]}"
+    if a.cached is not None and b.cached is not None and abs(b.cached - a.cached) > _SAME_SHARE:
+        return (
+            f"the prefix cache answered {share(a.cached)} of a's prompt tokens and {share(b.cached)} of b's: restart"
+            " the server before each run, or give another --seed"
+        )
     lengths = [_mean_input(result.metrics) for result in (a, b)]
     if lengths[0] and lengths[1] and abs(lengths[1] / lengths[0] - 1) > _SAME_LENGTH:
         return f"the loads differ: {lengths[0]:,.0f} and {lengths[1]:,.0f} input tokens a request"

@@ -34,7 +34,14 @@ def _read(document: Mapping[str, object], path: Path) -> Result:
         lists=_lists(rows_beside(path)),
         latency_from=str(own["latency_from"]),
         prompts=str(own["prompts_sha256"]) if "prompts_sha256" in own else None,
+        cached=_cached(own),
     )
+
+
+def _cached(own: Mapping[str, object]) -> float | None:
+    pool = own.get("pool")
+    rate = pool.get("prefix_hit_rate") if isinstance(pool, dict) else None
+    return float(rate) if isinstance(rate, int | float) and 0 <= rate <= 1 else None
 
 
 def _lists(path: Path) -> dict[str, tuple[float, ...]]:

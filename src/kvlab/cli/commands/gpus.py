@@ -154,7 +154,9 @@ def _gib(size: int | None) -> str:
     return "not stated" if size is None else gib(size)
 
 
-def _none_found() -> str:
+def _none_found() -> RenderableType:
+    from rich.text import Text
+
     from kvlab.detect import load_nvml
 
     nvidia = (
@@ -162,7 +164,7 @@ def _none_found() -> str:
         if load_nvml() is not None
         else "NVIDIA was not asked: pip install 'kvlab[nvidia]' adds NVML"
     )
-    return f"No GPU found: {nvidia}; sysfs shows no AMD GPU."
+    return Text(f"No GPU found: {nvidia}; sysfs shows no AMD GPU.")
 
 
 COMMAND = Command("the GPUs that --gpu knows, or with --local those of this machine", _arguments, _run)

@@ -49,16 +49,38 @@ def _run(options: argparse.Namespace) -> Answer:
         return _attach(options, plan)
     assert plan is not None
     if options.print:
-        return Answer(plan.launch, lambda: _command(plan))
+        return _print(options, plan)
     return _serve(options, plan)
 
 
-def _command(plan: Plan) -> RenderableType:
-    from rich.text import Text
+def _print(options: argparse.Namespace, plan: Plan) -> Answer:
+    """The command that would run here, or the plan's own words where the engine is not installed."""
+    from msgspec.structs import replace
 
-    from kvlab.reporting.words import shell
+    from kvlab.core.errors import EngineFailed
+    from kvlab.launch import as_run
+    from kvlab.serving import refuse_short
 
-    return Text(shell(plan.launch.argv, plan.launch.env))
+    launch = plan.launch
+    try:
+        launch = replace(launch, **as_run(plan, options.port))
+    except EngineFailed as problem:
+        sys.stderr.write(f"not what would run here: {problem}\n")
+    try:
+        refuse_short(plan)
+    except BadInput as problem:
+        sys.stderr.write(f"{problem}\n")
+    if launch.files:
+        sys.stderr.write(f"it reads {', '.join(launch.files)}: kvlab plan --write DIR writes them\n")
+
+    def show() -> RenderableType:
+        from rich.text import Text
+
+        from kvlab.reporting.words import shell
+
+        return Text(shell(launch.argv, launch.env))
+
+    return Answer(launch, show)
 
 
 def _serve(options: argparse.Namespace, plan: Plan) -> Answer:
