@@ -83,5 +83,8 @@ def resumable(lab: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        advice = f"the same command takes {lab} up where it stopped; delete the folder to start over"
+        advice = (
+            f"the same command takes {lab} up again and repeats only the step that was cut; delete the folder to start"
+            " over"
+        )
         raise KeyboardInterrupt(advice if lab.exists() else "") from None
