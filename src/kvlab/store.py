@@ -136,7 +136,7 @@ def _exists(name: str) -> bool:
 
 
 def _no_file(name: str, what: str) -> BadInput:
-    return BadInput(f"{name} is a device, a pipe or a socket, not a regular file; give the {what} as a file")
+    return BadInput(f"{name} is a device, a pipe or a socket, not a regular file; give the {what} itself")
 
 
 def read_bytes(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) -> bytes:
