@@ -10,7 +10,7 @@ from itertools import chain
 import msgspec
 
 from kvlab import engines, rules
-from kvlab.core.advice import narrowed
+from kvlab.core.advice import fitting, narrowed
 from kvlab.core.errors import BadInput, nearest
 from kvlab.core.needles import needles
 from kvlab.core.observation import Failure
@@ -184,8 +184,9 @@ class _Scan:
                 continue
             # The engine that wrote the log knows its lines best; the named groups of its sign are the ones to read.
             watch, match = next((pair for pair in found if pair[0].engine == self.engine), found[0])
-            writers = {other.engine for other, _ in found}
-            engine = self.engine or (watch.engine if len(writers) == 1 else None)
+            named = {other.engine for other, _ in found}
+            engine = self.engine or (watch.engine if len(named) == 1 else None)
+            writers = (engine,) if engine else () if None in named else tuple(sorted(filter(None, named)))
             if not watch.stages or self._stage in watch.stages:
                 hit = Hit(
                     line=text,
@@ -194,6 +195,7 @@ class _Scan:
                     stage=self._stage,
                     groups={name: value for name, value in match.groupdict().items() if value is not None},
                     engine=engine,
+                    writers=writers,
                 )
                 self._count(code, sign, hit)
 
@@ -250,13 +252,16 @@ def _finding(code: str, rule: Rule, case: Case) -> Finding | None:
         count=case.count(),
         engine=case.first.engine,
         why=plain(advice.why),
-        do=tuple(map(plain, _for_engine(advice.do, case.first.engine))),
+        do=tuple(map(plain, _for_log(advice.do, case))),
     )
 
 
-def _for_engine(do: tuple[str, ...], engine: str | None) -> tuple[str, ...]:
-    titles = [engines.engine(name).title for name in engines.names()]
-    return do if engine is None else narrowed(do, engines.engine(engine).title, titles)
+def _for_log(do: tuple[str, ...], case: Case) -> tuple[str, ...]:
+    """The remedies of these lines, and of the engines that may have written them."""
+    do = fitting(do, f"{case.first.line}\n{case.last.line}")
+    titles = {name: engines.engine(name).title for name in engines.names()}
+    own = [titles[name] for name in case.first.writers]
+    return narrowed(do, own, titles.values()) if own else do
 
 
 def _occurrences(block: bytes, needle: bytes) -> Iterator[tuple[int, int, int]]:

@@ -87,6 +87,49 @@ def test_advice_names_the_flags_of_the_engine_that_wrote_the_log() -> None:
     assert "--max-model-len 23648" in shared[0]
 
 
+WRITERS = {"vllm": "vLLM", "sglang": "SGLang", "lmdeploy": "LMDeploy", "llamacpp": "llama.cpp", "ollama": "Ollama"}
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
+def test_no_remedy_is_another_engines(path: Path) -> None:
+    written_by = WRITERS.get(path.name.split(".")[1].split("_")[0])
+    for finding in symptoms.explain(str(path)).findings:
+        if written_by is None or finding.engine is None:  # a line that several engines write
+            continue
+        for item in finding.do:
+            owners = re.findall(rf"(?:^|[:,;] |\()({'|'.join(map(re.escape, WRITERS.values()))}) ?(?=[:A-Z-])", item)
+            assert set(owners) <= {written_by}, item
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "never"),
+    [
+        ("cache_dtype_ignored.vllm", "vLLM: state the dtype, --kv-cache-dtype fp8", "OLLAMA"),
+        ("cache_dtype_ignored.ollama", "Ollama: OLLAMA_FLASH_ATTENTION=1", "--kv-cache-dtype"),
+        ("gpu_too_new_or_old.any", "a build for this GPU's CUDA (12.8 or later", "--dtype half"),
+        ("architecture_unknown.lmdeploy", "LMDeploy: --backend pytorch", "Ollama"),
+        ("architecture_unknown.vllm", "upgrade the engine", "LMDeploy"),
+        ("disk_full.any", "free room: hf cache list", "hf cache scan"),
+        ("port_in_use.llamacpp", "see which process", "OLLAMA_HOST"),
+    ],
+)
+def test_the_first_remedy_is_the_cheapest_of_this_log(name: str, first: str, never: str) -> None:
+    (finding,) = symptoms.explain(str(golden(name))).findings
+    assert finding.do[0].startswith(first)
+    assert never not in " ".join(finding.do)
+
+
+def test_bfloat16_on_an_older_gpu_is_told_of_half(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    log.write_text("ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0.\n")
+    assert found(log, "gpu_too_new_or_old").do == ("--dtype half, which an older GPU computes",)
+
+
+def test_the_name_of_an_unknown_architecture_ends_before_the_full_stop() -> None:
+    why = found(golden("architecture_unknown.lmdeploy"), "architecture_unknown").why
+    assert why.startswith("the model is a Glm5NextForCausalLM; ")
+
+
 def test_a_real_refusal_of_vllm() -> None:
     seen = symptoms.explain(str(POOL))
     (finding,) = seen.findings

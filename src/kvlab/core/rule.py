@@ -39,6 +39,8 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     groups: Mapping[str, str] = {}
     engine: str | None = None
     """The engine that wrote it, when the sign tells."""
+    writers: tuple[str, ...] = ()
+    """Engines of which one wrote it; none: any may have."""
 
     def number_of(self, group: str) -> float | None:
         """The number in a named group, without its thousands separators; None when the line does not state it."""

@@ -6,10 +6,10 @@ model architecture", LMDeploy "turbomind does not support", TensorRT-LLM "Unknow
 Cause: the config names an architecture that is newer (or much older) than this engine and its Transformers.
 
 Do:
+- LMDeploy: --backend pytorch; TensorRT-LLM: --backend pytorch or autodeploy
 - upgrade the engine; the model's page says from which release on
 - for "does not recognize this architecture": pip install -U transformers, if the engine allows that version
-- LMDeploy: --backend pytorch; TensorRT-LLM: --backend pytorch or autodeploy
-- Ollama and other programs with a built-in llama.cpp lag behind it: upgrade, or use llama-server itself
+- Ollama: it lags behind llama.cpp, so llama-server itself may know the model
 
 Source: https://docs.vllm.ai/en/latest/models/supported_models/ https://github.com/ollama/ollama/issues/15508
 """
@@ -22,7 +22,7 @@ from kvlab.core.rule import Advice, Case, Rule, Sign
 
 _NAME = re.compile(
     r"architectures \[['\"]?(\w+)|model type `(\w+)`|unknown model architecture: '([^']+)'"
-    r"|turbomind does not support (\S+)|for AutoModelForCausalLM: (\S+)"
+    r"|turbomind does not support ([\w-]+)|for AutoModelForCausalLM: ([\w-]+)"
 )
 
 

@@ -6,8 +6,8 @@ type", TensorRT-LLM "Cannot support ... KV cache".
 Cause: each engine and release has its own list of names. fp8 is no llama.cpp type, q8_0 no vLLM one.
 
 Do:
-- name one of the dtypes that the line or --help lists; fp8 and fp8_e4m3 exist in vLLM and SGLang, q8_0 and q4_0 in
-  llama.cpp and Ollama, int8 and fp8 in LMDeploy and TensorRT-LLM
+- name one of the dtypes that the line or --help lists: vLLM fp8 or fp8_e4m3, SGLang fp8_e4m3 or fp8_e5m2, llama.cpp
+  q8_0 or q4_0, Ollama q8_0 or q4_0, LMDeploy int8 or fp8, TensorRT-LLM int8 or fp8
 - leave the dtype at auto
 - upgrade the engine when the list lacks a dtype that its documentation has
 

@@ -6,7 +6,8 @@ Cause: weights, their unpacked copies and kernel caches fill the disk of the cac
 of a container.
 
 Do:
-- df -h of the cache folder; hf cache scan and ollama list show what takes the room
+- free room: hf cache list shows what takes it, hf cache rm NAME and hf cache prune remove it (df -h shows the disk)
+- Ollama: ollama list shows what takes the room, ollama rm NAME removes it
 - move the cache to a larger disk: HF_HOME, OLLAMA_MODELS
 - mount a volume into the container instead of writing to its root
 
@@ -17,7 +18,13 @@ from __future__ import annotations
 
 import re
 
-from kvlab.core.rule import Rule, Sign
+from kvlab.core.rule import Advice, Case, Rule, Sign
+
+
+def _advise(case: Case, advice: Advice) -> Advice:
+    # Ollama keeps its models outside the Hub's cache.
+    return Advice(advice.why, advice.do[1:]) if case.engine == "ollama" else advice
+
 
 RULE = Rule(
     cost="setting",
@@ -29,4 +36,5 @@ RULE = Rule(
         ),
     ),
     yields_to=("shared_memory_small",),
+    advise=_advise,
 )

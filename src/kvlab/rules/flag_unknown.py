@@ -7,7 +7,7 @@ Cause: flags come and go between releases, and engines name the same thing diffe
 
 Do:
 - vllm serve --help=KEYWORD, llama-server --help and the like show what this release has
-- gone from vLLM: --swap-space (0.18), --calculate-kv-scales (0.28), --preemption-mode (V0 only)
+- vLLM: gone are --swap-space (0.18), --calculate-kv-scales (0.28), --preemption-mode (V0 only)
 - print a command for your release: kvlab serve SOURCE --engine-version X --print
 
 Source: https://github.com/vllm-project/vllm/issues/18115

@@ -8,10 +8,12 @@ Cause: kernels are compiled for a list of GPU generations. This one is newer tha
 than the kernels or the number format need.
 
 Do:
-- bfloat16 on an older GPU: --dtype half
-- a GPU newer than the build: a build with its CUDA (12.8 or later for sm_100 and sm_120)
-- a quantisation that the GPU lacks: weights in another format (AWQ or GPTQ instead of FP8 or Marlin)
-- build from source with TORCH_CUDA_ARCH_LIST set to the GPU's capability
+- for "Bfloat16 is only supported": --dtype half, which an older GPU computes
+- for "not compatible with the current PyTorch" or "no kernel image is available": a build for this GPU's CUDA (12.8 or
+  later for sm_100 and sm_120), or the engine's own container image
+- for "Minimum capability": weights in another format (AWQ or GPTQ instead of FP8 or Marlin)
+- for "not compatible with the current PyTorch" or "no kernel image is available": build from source with
+  TORCH_CUDA_ARCH_LIST set to the GPU's capability
 
 Source: https://github.com/pytorch/pytorch/issues/167244 https://github.com/gpustack/gpustack/issues/2097
 """

@@ -9,7 +9,7 @@ prompt caches live in it, and a CPU engine keeps everything there.
 Do:
 - raise the container's memory limit above the size of the weights plus the offload tiers
 - lower the tiers: llama.cpp --cache-ram, vLLM --kv-offloading-size (each rank has its part), SGLang --hicache-size
-- on a CPU engine lower the context (llama.cpp -c) or VLLM_CPU_KVCACHE_SPACE
+- on a CPU engine lower the cache: llama.cpp -c, vLLM VLLM_CPU_KVCACHE_SPACE
 
 Source: https://kubernetes.io/docs/tasks/configure-pod-container/assign-memory-resource/
 https://github.com/deepseek-ai/DeepSeek-VL2/issues/90 https://github.com/vllm-project/vllm/issues/28923

@@ -7,7 +7,7 @@ Cause: the weights alone do not fit in what is free. The cache has no part in it
 Do:
 - see whether another process holds the GPU (nvidia-smi), and end it
 - load weights of fewer bits (FP8, AWQ, a smaller GGUF quantisation)
-- split the model over more GPUs (--tensor-parallel-size, --tp, --tensor-split)
+- split the model over more GPUs (vLLM --tensor-parallel-size, SGLang --tp, llama.cpp --tensor-split)
 - keep part of the weights in the machine's memory (vLLM --cpu-offload-gb, llama.cpp a lower -ngl), at the price of
   speed
 

@@ -10,7 +10,7 @@ Do:
 - lower the share by 0.02 to 0.05: vLLM --gpu-memory-utilization, SGLang --mem-fraction-static, LMDeploy
   --cache-max-entry-count, TensorRT-LLM --kv_cache_free_gpu_memory_fraction
 - capture fewer or no graphs: vLLM --max-num-seqs or --enforce-eager, SGLang --cuda-graph-max-bs
-- shrink a step: --max-num-batched-tokens, --chunked-prefill-size, llama.cpp -ub
+- shrink a step: vLLM --max-num-batched-tokens, SGLang --chunked-prefill-size, llama.cpp -ub
 - llama.cpp, where the context is absolute: a smaller -c, fewer -np, or -ctk q8_0 -ctv q8_0
 - Ollama: a smaller num_ctx or OLLAMA_CONTEXT_LENGTH, OLLAMA_NUM_PARALLEL=1, OLLAMA_KV_CACHE_TYPE=q8_0
 

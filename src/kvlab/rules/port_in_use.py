@@ -8,7 +8,8 @@ Cause: another process listens there: most often an earlier server that has not 
 
 Do:
 - see which process it is: ss -ltnp, or lsof -i :PORT
-- end it (Ollama: systemctl stop ollama), or take another port (--port; Ollama: OLLAMA_HOST=127.0.0.1:11435)
+- end it, or take another port: --port
+- Ollama: systemctl stop ollama ends it, OLLAMA_HOST=127.0.0.1:11435 takes another port
 
 Source: https://github.com/ollama/ollama/issues/707 https://github.com/ollama/ollama/issues/3575
 """

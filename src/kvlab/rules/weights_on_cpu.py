@@ -6,8 +6,9 @@ Cause: weights, cache and compute buffer together are more than the free memory 
 CPU, several times slower. Each layer's cache is where its weights are.
 
 Do:
-- shorten the context (-c, num_ctx) or use fewer slots (-np, OLLAMA_NUM_PARALLEL): the cache may be what does not fit
-- store the cache in fewer bytes: -ctk q8_0 -ctv q8_0 -fa on, OLLAMA_KV_CACHE_TYPE=q8_0
+- shorten the context (llama.cpp -c, Ollama num_ctx) or use fewer slots (llama.cpp -np, Ollama OLLAMA_NUM_PARALLEL):
+  the cache may be what does not fit
+- store the cache in fewer bytes: llama.cpp -ctk q8_0 -ctv q8_0 -fa on, Ollama OLLAMA_KV_CACHE_TYPE=q8_0
 - see whether another process holds the GPU (nvidia-smi, ollama ps)
 - a smaller quantisation of the weights
 - mixture-of-experts models: keep attention on the GPU and experts on the CPU (--n-cpu-moe)
