@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 import msgspec
 
-
 Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
 Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
 """Far above any GPU: a larger number was written by hand, or is damage."""
