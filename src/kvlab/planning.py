@@ -50,6 +50,7 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
     prepared = prepare(loaded, ask)
     planner, deployment, ask = prepared.planner, prepared.deployment, prepared.deployment.ask
     carved = planner.carve(deployment)
+    ends = _ends(prepared)
     dtypes = tables.dtypes(planner, carved.kv.dtype)
     alternatives = tuple(found for dtype in dtypes if (found := tables.alternative(planner, deployment, carved, dtype)))
     return Plan(
@@ -63,11 +64,13 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
         contexts=tuple(tables.contexts(planner, deployment, carved, dtypes)),
         verdict=judge(deployment, carved, alternatives, identity.kv_flag, weights_known=deployment.weights is not None),
         launch=_launch(deployment, carved, loaded.origin, source),
-        expects=_expects(prepared, carved),
-        doubts=(*loaded.doubts, *carved.doubts, *prepared.doubts, *_range_doubt(prepared, carved)),
+        expects=_expects(prepared.pool, carved, ends),
+        doubts=(*loaded.doubts, *carved.doubts, *prepared.doubts, *_range_doubt(prepared.pool, carved, ends)),
         ask=ask,
         longest_context=_longest(prepared, carved, dtypes),
         speed=_speed(loaded, prepared, carved),
+        capacity_low=ends[0].capacity if ends else None,
+        capacity_high=ends[1].capacity if ends else None,
     )
 
 
@@ -206,18 +209,28 @@ def _speed(loaded: Loaded, prepared: Prepared, carved: Carved) -> Speed | None:
     return expected(loaded, prepared.planner, prepared.deployment, carved)
 
 
-def _range_doubt(prepared: Prepared, carved: Carved) -> tuple[Doubt, ...]:
-    """A pool that is only estimated, when an end of its range changes the answer."""
+def _ends(prepared: Prepared) -> tuple[Carved, Carved] | None:
+    """The deployment carved at both ends of an estimated pool; None when the pool is exact or unknown."""
     pool = prepared.pool
-    if pool is None or pool.kind != "estimated" or carved.capacity is None:
+    if pool is None or pool.kind != "estimated":
+        return None
+    low, high = (
+        prepared.planner.carve(msgspec.structs.replace(prepared.deployment, pool_bytes=max(0, end)))
+        for end in (pool.low, pool.high)
+    )
+    return low, high
+
+
+def _range_doubt(pool: LedgerLine | None, carved: Carved, ends: tuple[Carved, Carved] | None) -> tuple[Doubt, ...]:
+    """A pool that is only estimated, when an end of its range changes the answer."""
+    if pool is None or ends is None or carved.capacity is None:
         return ()
 
-    def holds(room: int) -> bool:
-        found = prepared.planner.carve(msgspec.structs.replace(prepared.deployment, pool_bytes=max(0, room)))
+    def holds(found: Carved, room: int) -> bool:
         enough = found.capacity is not None and found.capacity.longest_request_tokens >= carved.context
         return enough and not tables.over(found, max(0, room))
 
-    if holds(pool.bytes) == holds(pool.low) == holds(pool.high):
+    if holds(carved, pool.bytes) == holds(ends[0], pool.low) == holds(ends[1], pool.high):
         return ()
     text = (
         f"the pool is an estimate between {size(max(0, pool.low))} and {size(pool.high)}: {carved.context:,} tokens fit"
@@ -226,16 +239,20 @@ def _range_doubt(prepared: Prepared, carved: Carved) -> tuple[Doubt, ...]:
     return (Doubt("pool", text),)
 
 
-def _expects(prepared: Prepared, carved: Carved) -> tuple[Expected, ...]:
-    """What the log will say. Numbers that follow from an estimated pool are expected anywhere within its range."""
-    pool = prepared.pool
-    if pool is None or pool.kind != "estimated":
+def _expects(pool: LedgerLine | None, carved: Carved, ends: tuple[Carved, Carved] | None) -> tuple[Expected, ...]:
+    """What the log will say. Numbers that follow from an estimated pool are expected anywhere within its range.
+
+    An engine calls what follows from the ledger estimated; where every line of it was given, the number is computed.
+    """
+    if ends is not None:
+        others = [other for end in ends for other in end.expects]
+        return tuple(_ranged(row, others) for row in carved.expects)
+    if pool is None:
         return carved.expects
-    ends = [
-        prepared.planner.carve(msgspec.structs.replace(prepared.deployment, pool_bytes=max(0, end))).expects
-        for end in (pool.low, pool.high)
-    ]
-    return tuple(_ranged(row, [other for end in ends for other in end]) for row in carved.expects)
+    return tuple(
+        msgspec.structs.replace(row, kind="computed") if row.kind == "estimated" and row.low is None else row
+        for row in carved.expects
+    )
 
 
 def _ranged(row: Expected, others: list[Expected]) -> Expected:

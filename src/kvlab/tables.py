@@ -81,7 +81,8 @@ def contexts(planner: Planner, deployment: Deployment, carved: Carved, dtypes: t
     for dtype in dtypes:
         for tokens in sorted({*CONTEXTS, carved.context}):
             try:
-                charged = request_bytes(planner, deployment, dtype, tokens)
+                # What the plan stores needs no word of its own: older releases have none for bfloat16.
+                charged = request_bytes(planner, deployment, None if dtype == carved.kv.dtype else dtype, tokens)
             except KvlabError:
                 break
             room, native = deployment.pool_bytes, deployment.model.context
@@ -90,16 +91,22 @@ def contexts(planner: Planner, deployment: Deployment, carved: Carved, dtypes: t
     return lines
 
 
-def request_bytes(planner: Planner, deployment: Deployment, dtype: str, tokens: int) -> int:
-    """What the engine charges one request of `tokens`, whether the model was trained for it or not."""
+def request_bytes(planner: Planner, deployment: Deployment, dtype: str | None, tokens: int) -> int:
+    """What the engine charges one request of `tokens`, whether the model was trained for it or not.
+
+    `dtype` None keeps the one that was asked for.
+    """
     alone = planner.one_request(deployment.ask) if planner.one_request else deployment.ask
-    ask = msgspec.structs.replace(alone, context=tokens, kv_dtype=dtype, kv_dtype_k=None, kv_dtype_v=None)
+    ask = msgspec.structs.replace(alone, context=tokens)
+    if dtype is not None:
+        ask = msgspec.structs.replace(ask, kv_dtype=dtype, kv_dtype_k=None, kv_dtype_v=None)
     model = deployment.model
     if model.context is not None and tokens > model.context:
         model = msgspec.structs.replace(model, context=tokens)
     charged = planner.carve(msgspec.structs.replace(deployment, ask=ask, model=model)).kv.bytes_per_sequence
     if charged is None:
-        return planner.sequence_bytes(model, deployment.layout, dtype, ask, tokens)
+        held = dtype or planner.carve(deployment).kv.dtype
+        return planner.sequence_bytes(model, deployment.layout, held, ask, tokens)
     return charged
 
 

@@ -25,6 +25,10 @@ def test_a_release_to_come_is_doubted(engine: str) -> None:
     assert "engine-version" not in plan(engine)
 
 
+def test_a_minor_release_to_come_is_doubted() -> None:
+    assert "engine-version" in plan("vllm", engine_version="0.99")
+
+
 @pytest.mark.parametrize("engine", engines.names())
 @pytest.mark.parametrize("version", ["abc", "0.0", "7", "1.2.x", "0.33 or so", "-1.0"])
 def test_what_is_no_release_is_refused(engine: str, version: str) -> None:

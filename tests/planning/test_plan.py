@@ -11,6 +11,7 @@ import pytest
 from kvlab import api
 from kvlab.core.errors import BadInput, KvlabError, UnknownGpu
 from kvlab.core.units import GIB
+from kvlab.reporting import planned
 
 
 def test_the_worked_example_of_a_24_gib_card(qwen: Path) -> None:
@@ -286,3 +287,31 @@ def test_a_command_without_weights_says_so(tmp_path: Path, qwen: Path) -> None:
     assert "a config alone holds no weights" in (api.plan(other).launch.lacks or "")
     (folder / "model.safetensors").touch()
     assert api.plan(config).launch.lacks is None
+
+
+def test_what_follows_from_given_memory_is_computed(qwen: Path) -> None:
+    plan = api.plan(qwen, gpu_gib=24, weights_gib=15.3, overhead_gib=2, context=32768)
+    assert {row.kind for row in plan.expects} == {"computed"}
+    assert plan.capacity_low is None
+    assert plan.capacity is not None
+    assert planned.tokens(plan, plan.capacity).line() == "34,800 (computed)"
+    assert planned.blocks(plan, plan.capacity).line() == "2,175 of 16 tokens (computed)"
+
+
+def test_every_number_of_an_estimated_pool_is_estimated(qwen: Path) -> None:
+    """SGLang's log states tokens alone; blocks and requests follow from the same pool."""
+    plan = api.plan(qwen, engine="sglang", gpu="rtx4090-24gb", context=32768)
+    assert plan.capacity is not None
+    for told in (planned.tokens, planned.blocks, planned.concurrency):
+        assert told(plan, plan.capacity).kind == "estimated"
+
+
+@pytest.mark.parametrize("version", ["0.6.3", "0.8.5", "0.9.2", "0.10.0"])
+def test_a_release_without_a_word_for_bfloat16_still_stores_it(qwen: Path, version: str) -> None:
+    """`--kv-cache-dtype` took auto and fp8 alone until 0.11 (vllm/config.py of these releases)."""
+    plan = api.plan(qwen, gpu="rtx4090-24gb", engine_version=version, context=8192)
+    assert plan.kv.dtype == "bfloat16"
+    assert {line.kv_dtype for line in plan.contexts} == {"bfloat16", "fp8"}
+    assert plan.layout[0].bytes_per_token == 147456
+    with pytest.raises(BadInput, match="no --kv-cache-dtype 'bfloat16'"):
+        api.plan(qwen, engine_version=version, kv_dtype="bfloat16")

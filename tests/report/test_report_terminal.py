@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from kvlab.core.check import Check, CheckRow
 from kvlab.core.comparison import Compare, ComparedFile, LeftOut
 from kvlab.core.measure import PoolUse
-from kvlab.core.plan import Ask, ContextLine, Expected, Launch, Move
+from kvlab.core.plan import Ask, ContextLine, Launch, Move
 from kvlab.core.units import MIB
 from kvlab.reporting import terminal
 
@@ -94,14 +94,11 @@ def test_an_ascii_terminal_gets_ascii(name: str) -> None:
 def test_capacities_of_an_estimated_pool_are_called_estimated() -> None:
     plan = sample.plan()
     pool = replace(plan.ledger[4], kind="estimated", low=60 * MIB, high=96 * MIB)
-    rows = tuple(
-        Expected(name=name, value=value, unit="", kind="estimated", tolerance=tolerance, because="", low=low, high=high)
-        for name, value, tolerance, low, high in (
-            ("kv_tokens", 8192, 2340, 5852, 9363),
-            ("max_concurrency", 4.0, 1.15, 2.86, 4.57),
-        )
-    )
-    text = shown(terminal.plan(replace(plan, ledger=(*plan.ledger[:4], pool, *plan.ledger[5:]), expects=rows)), 120)
+    assert plan.capacity is not None
+    low = replace(plan.capacity, tokens=5852, max_concurrency=2.86)
+    high = replace(plan.capacity, tokens=9363, max_concurrency=4.57)
+    ledger = (*plan.ledger[:4], pool, *plan.ledger[5:])
+    text = shown(terminal.plan(replace(plan, ledger=ledger, capacity_low=low, capacity_high=high)), 120)
     assert "8,192 (estimated, 5,852 to 9,363)" in text
     assert "4.00 (estimated, 2.86 to 4.57)" in text
     assert "84 MiB (estimated, 60 to 96 MiB)" in text

@@ -210,5 +210,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What serves `--users`, when no GPU was named."""
     matrix: tuple[MatrixLine, ...] = ()
     speed: Speed | None = None
+    capacity_low: Capacity | None = None
+    """The capacity at the low end of an estimated pool; None when the pool is exact or unknown."""
+    capacity_high: Capacity | None = None
+    """The same at its high end."""
     pareto: Candidates | None = None
     """Rows that no other row beats in concurrency, context, price (or memory) and cache dtype at once."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kvlab.core.model import Kind
 from kvlab.core.plan import Capacity, LedgerLine, Move, Plan
 from kvlab.core.units import size
 from kvlab.reporting import words
 
-_OF_LOG: Final = ("kv_tokens", "max_concurrency")
-"""Numbers of the capacity by the names under which a log states them."""
 # "--kv-dtype fp8 (check the answers first: kvlab quality)"
 _FLAG_MOVE = re.compile(r"(--[\w/-]+) (\S+) \((.+)\)")
 
@@ -46,12 +44,12 @@ def pool(plan: Plan, capacity: Capacity) -> Told:
 def blocks(plan: Plan, capacity: Capacity) -> Told:
     """Blocks of the pool and what one holds."""
     text = f"{capacity.num_blocks:,} of {words.counted(capacity.block_size, 'token')}"
-    return _told("num_gpu_blocks", text, plan, 0)
+    return _told("num_blocks", text, plan, 0)
 
 
 def tokens(plan: Plan, capacity: Capacity) -> Told:
     """Tokens in the pool: the number that the engine prints."""
-    return _told("kv_tokens", f"{capacity.tokens:,}", plan, 0)
+    return _told("tokens", f"{capacity.tokens:,}", plan, 0)
 
 
 def concurrency(plan: Plan, capacity: Capacity) -> Told:
@@ -66,9 +64,7 @@ def between(line: LedgerLine) -> str:
 
 def of_alternatives(plan: Plan) -> str:
     """What the capacities with other cache dtypes are: computed, or as good as an estimated pool."""
-    return (
-        _of_pool(plan) if any(row.kind == "estimated" and row.name in _OF_LOG for row in plan.expects) else "computed"
-    )
+    return "computed" if plan.capacity_low == plan.capacity_high else _of_pool(plan)
 
 
 def of_contexts(plan: Plan) -> str:
@@ -131,9 +127,8 @@ def _move(flag: str, remark: str, values: list[str]) -> str:
 
 
 def _told(name: str, text: str, plan: Plan, digits: int) -> Told:
-    row = next((row for row in plan.expects if row.name == name), None)
-    if row is None or row.kind != "estimated" or isinstance(row.value, str):
+    """A number of the capacity with its values at both ends of the pool's range."""
+    low, high = (getattr(end, name, None) for end in (plan.capacity_low, plan.capacity_high))
+    if low is None or high is None or low == high:
         return Told(text, "computed", "")
-    low = row.value - row.tolerance if row.low is None else row.low
-    high = row.value + row.tolerance if row.high is None else row.high
-    return Told(text, "estimated", f"{max(0.0, low):,.{digits}f} to {high:,.{digits}f}")
+    return Told(text, "estimated", f"{low:,.{digits}f} to {high:,.{digits}f}")

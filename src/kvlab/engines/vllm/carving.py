@@ -14,7 +14,15 @@ from kvlab.core.units import ceil_div, round_up
 from kvlab.engines.vllm.arguments import check_arguments
 from kvlab.engines.vllm.defaults import batched_tokens
 from kvlab.engines.vllm.drafts import NONE, drafting
-from kvlab.engines.vllm.dtypes import TURBOQUANT, check_latent, check_supported, entry_bytes, resolve, row_bytes
+from kvlab.engines.vllm.dtypes import (
+    TURBOQUANT,
+    accepted,
+    check_latent,
+    check_supported,
+    entry_bytes,
+    resolve,
+    row_bytes,
+)
 from kvlab.engines.vllm.groups import Group, group, stages
 from kvlab.engines.vllm.packed import Kernels, packed_groups, row_specs, stride_on, tail_bytes
 from kvlab.engines.vllm.parallel import check_parallel
@@ -257,8 +265,13 @@ def _row_sequence(row: Row, word: str, tp: int, latent: bool, tokens: int) -> in
 
 
 def stored(model: Model, layout: Layout, dtype: str, ask: Ask) -> str:
-    """The format behind a cache dtype whatever the GPU. Raises BadInput on a word that the version does not know."""
-    word = dtype if dtype == "float32" else resolve(model, layout, dtype, release(ask), None)
+    """The format behind a cache dtype whatever the GPU. Raises BadInput on a word that the version does not know.
+
+    What "auto" becomes is a format in every release, also where `--kv-cache-dtype` has no word for it yet.
+    """
+    version = release(ask)
+    unnamed = dtype == "float32" or (dtype in ("float16", "bfloat16") and dtype not in accepted(version))
+    word = dtype if unnamed else resolve(model, layout, dtype, version, None)
     check_latent(layout, word)
     return word
 
