@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 from kvlab.core.errors import BadInput, EngineFailed
 from kvlab.core.plan import Ask, Plan
 from kvlab.core.sizing import Search
+from kvlab.store import place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,9 +85,8 @@ def artefacts(plan: Plan | str | PathLike[str], folder: str | PathLike[str]) -> 
     from kvlab.deploy import write
     from kvlab.store import read
 
-    if not fspath(folder):
-        raise BadInput("the folder for --write has no name; give one, as in --write deploy")
-    return write(plan if isinstance(plan, Plan) else read(plan, Plan, "plan"), Path(folder))
+    target = Path(place(folder, "folder for --write"))
+    return write(plan if isinstance(plan, Plan) else read(place(plan, "plan"), Plan, "plan"), target)
 
 
 def check(
@@ -105,10 +105,10 @@ def check(
     from kvlab.core.check import compare, listing
     from kvlab.store import read
 
-    planned = plan if isinstance(plan, Plan) or plan is None else read(plan, Plan, "plan")
+    planned = plan if isinstance(plan, Plan) or plan is None else read(place(plan, "plan"), Plan, "plan")
     if learn and planned is None:
         raise BadInput("--learn compares a start with its plan: give --plan FILE")
-    observation = _observe(fspath(log), engine or (planned.engine.name if planned else None))
+    observation = _observe(place(log, "log"), engine or (planned.engine.name if planned else None))
     if planned is None:
         return listing(observation)
     found = compare(planned, observation)
@@ -138,7 +138,7 @@ def explain(log: str | PathLike[str], *, engine: str | None = None) -> Explain:
     """
     from kvlab.symptoms import explain as run
 
-    return run(fspath(log), engine)
+    return run(place(log, "log"), engine)
 
 
 def bench(
@@ -153,7 +153,7 @@ def bench(
     from kvlab.store import check_target
 
     if output is not None:
-        check_target(output)
+        check_target(place(output, "output file"))
     result = run(url, spec, progress)
     if output is not None:
         save(result, Path(output))
@@ -164,7 +164,7 @@ def compare(a: str | PathLike[str], b: str | PathLike[str]) -> Compare:
     """Two result files, metric by metric, with an interval where the files hold the requests."""
     from kvlab.load.compare import compare as run
 
-    return run(Path(a), Path(b))
+    return run(Path(place(a, "result")), Path(place(b, "result")))
 
 
 def prefix(
@@ -192,7 +192,7 @@ def ab(
     from kvlab.experiment import run_experiment
     from kvlab.reporting.html import write_charts, write_report
 
-    folder = Path(lab)
+    folder = Path(place(lab, "lab"))
     plans: dict[ArmName, Plan] = {
         "a": plan_ask(settings.source, settings.a),
         "b": plan_ask(settings.source, settings.b),
@@ -238,7 +238,7 @@ def quality(
     from kvlab import gate
     from kvlab.prompts import load
 
-    asked = load(None if prompts is None else Path(prompts))
+    asked = load(None if prompts is None else Path(place(prompts, "file of prompts")))
     tell = on_step or (lambda step: None)
     if isinstance(a, Plan) and isinstance(b, Plan):
         # The folder stays: when an engine fails, its log is what the error points to.
@@ -257,7 +257,7 @@ def report(record: str | PathLike[str], folder: str | PathLike[str] | None = Non
     from kvlab.reporting.html import write_charts, write_report
     from kvlab.store import read
 
-    path = Path(record)
+    path = Path(place(record, "record"))
     source = path / "record.json" if path.is_dir() else path
     target = Path(folder) if folder is not None else source.parent
     loaded = read(source, Record, "record of a lab")

@@ -18,6 +18,14 @@ MOST_BYTES = 512 << 20
 """Largest file that is read into memory: far above a record with every request of a day."""
 
 
+def place(path: object, what: str) -> str:
+    """The path as text. Raises BadInput, naming `what` was expected, for anything that is none."""
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(name, str) or not name:
+        raise BadInput(f"the {what} is {shortened(repr(path), 60)}, which is no path; give the path of one")
+    return name
+
+
 def encode(document: object) -> bytes:
     """JSON with two spaces of indent and a final newline."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"

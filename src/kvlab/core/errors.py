@@ -53,7 +53,7 @@ def nearest(name: str, known: Iterable[str], most: int = 8) -> str:
     import difflib
 
     names = list(known)
-    close = difflib.get_close_matches(name[:100].lower(), names, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(str(name)[:100].lower(), names, n=3, cutoff=0.5)
     return f"did you mean {' or '.join(close)}?" if close else f"known: {listed(names, most)}"
 
 
