@@ -1,6 +1,7 @@
 """`kvlab serve`, `check` and `explain` on a real vLLM.
 
-`make test-vllm VLLM=DIR` runs them, with DIR made by scripts/setup_vllm_cpu.sh. Some ten minutes on two cores: vLLM is started five times. Not part of `make test`.
+`make test-vllm VLLM=DIR` runs them, with DIR made by scripts/setup_vllm_cpu.sh. Some ten minutes on two cores: vLLM is
+started five times. Not part of `make test`.
 """
 
 from __future__ import annotations

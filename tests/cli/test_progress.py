@@ -82,8 +82,8 @@ def test_an_interrupted_experiment_says_how_to_go_on(
         signal.signal(signal.SIGTERM, handler)
     said = capsys.readouterr().err
     assert (
-        f"the same command takes {tmp_path} up again and repeats only the step that was cut; delete the folder to start over"
-        in said
+        f"the same command takes {tmp_path} up again and repeats only the step that was cut; delete the folder to"
+        " start over" in said
     )
     assert said.count("\n") == 1
 

@@ -106,3 +106,14 @@ def test_rwkv_keeps_two_tokens_and_a_matrix_a_head() -> None:
     stated = {row.name: row.value for row in plan.expects}
     assert plan.kv.bytes_per_token == 0
     assert stated["kv_state_bytes"] == 32 * 4 * (2 * 2560 + 2560 * 64)
+
+
+def test_rwkv_7_is_not_taken_for_attention_that_lacks_its_heads(tmp_path: Path) -> None:
+    # fla-hub/rwkv7-0.1B-g1, abridged
+    config: dict[str, object] = {"model_type": "rwkv7", "hidden_size": 768, "head_dim": 64, "num_hidden_layers": 12}
+    config |= {"a_low_rank_dim": 64, "decay_low_rank_dim": 64, "gate_low_rank_dim": 128, "v_low_rank_dim": 32}
+    config |= {"max_position_embeddings": 4096, "vocab_size": 65536, "torch_dtype": "bfloat16", "value_dim": [768] * 12}
+    plan = api.plan(written(tmp_path, config), engine="llamacpp", parallel=1)
+    assert {row.name: row.value for row in plan.expects}["kv_state_bytes"] == 12 * 4 * (2 * 768 + 768 * 64)
+    with pytest.raises(BadInput, match="value_dim"):
+        api.plan(written(tmp_path, {**config, "value_dim": [1024] * 12}))

@@ -155,17 +155,14 @@ def test_models_without_a_cache_are_refused(tmp_path: Path, config: dict[str, ob
         source.load(str(file))
 
 
-@pytest.mark.parametrize(
-    ("file", "words"),
-    [
-        ("RWKV__rwkv-5-world-3b.json", "'rwkv5'; keys not understood: attention_hidden_size"),
-        ("meta-llama__Llama-3.2-90B-Vision-Instruct.json", "cross_attention_layers"),
-    ],
-)
-def test_unknown_shapes_are_refused_by_name(file: str, words: str) -> None:
+def test_unknown_shapes_are_refused_by_name(tmp_path: Path) -> None:
+    config = json.loads((CONFIGS / "RWKV__rwkv-5-world-3b.json").read_text())
+    del config["rescale_every"]  # what tells RWKV from any other model that names the width of its attention
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config))
     with pytest.raises(UnknownModel) as caught:
-        source.load(str(CONFIGS / file))
-    assert words in str(caught.value)
+        source.load(str(file))
+    assert "'rwkv5'; keys not understood: attention_hidden_size" in str(caught.value)
 
 
 def test_paths_that_hold_no_model(tmp_path: Path) -> None:
