@@ -32,9 +32,7 @@ class Config:
     `where` names the file in error messages; `path` is the dotted way to a nested config ("text_config.").
     """
 
-    def __init__(
-        self, values: Mapping[str, object], where: str, path: str = "", parent: Config | None = None
-    ) -> None:
+    def __init__(self, values: Mapping[str, object], where: str, path: str = "", parent: Config | None = None) -> None:
         self.where = where
         self.path = path
         self._parent = parent
