@@ -185,7 +185,7 @@ def test_the_context_table_begins_with_the_dtype_in_use_and_shows_no_column_twic
 
 def test_a_check_quotes_the_line_of_the_log() -> None:
     text = shown(terminal.check(sample.check()), 160)
-    assert "agrees 4, differs 1, not seen 1" in text
+    assert "4 exact, 1 differ, 1 not seen" in text
     assert f"line 211: {sample.PRINTED['f16'][0]}" in text
     assert "! differs" in text
     assert "? not seen" in text

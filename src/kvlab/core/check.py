@@ -8,8 +8,18 @@ import msgspec
 
 from kvlab.core.calibration import Start
 from kvlab.core.errors import BadInput
-from kvlab.core.observation import Observation
+from kvlab.core.observation import Observation, Seen
 from kvlab.core.plan import EngineId, Expected, Plan
+from kvlab.core.units import GIB, MIB
+
+_OWN_WEIGHTS = (0.95, 1.15)
+"""What an engine says its weights took, as parts of the tensors' bytes: it pads, converts and repacks some."""
+_BUFFERS = (0.9, 2.0)
+"""The same of llama.cpp's buffers: tensors that are not used are not loaded, repacked and tied ones stand twice."""
+_REFUSALS = ("request_bytes", "longest_request_tokens")
+"""Numbers that an engine states only where it refuses to start."""
+_CELLS = 256
+"""llama.cpp rounds its cells up to this many."""
 
 
 class CheckRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +41,11 @@ class CheckRow(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None = None
     high: float | None = None
 
+    @property
+    def ranged(self) -> bool:
+        """Whether an estimate was planned: what agrees with it lies within its range, and is no exact match."""
+        return self.low is not None and self.high is not None and self.low < self.high
+
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
     """All rows of one comparison. Without a plan: what the log says, with `planned` None."""
@@ -40,6 +55,10 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[CheckRow, ...]
     learned: Start | None = None
     """What --learn wrote to the calibration file."""
+    remarks: tuple[str, ...] = ()
+    """What holds for several rows, or for none: one setting that explains them, what was not compared."""
+    refused: str | None = None
+    """The line in which the engine refuses to start; None when it does not, or started after that."""
 
     @property
     def agrees(self) -> bool:
@@ -50,6 +69,16 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     def confirmed(self) -> bool:
         """Whether a row about the cache's size agrees."""
         return any(row.verdict == "agrees" and _is_size(row.name) for row in self.rows)
+
+    @property
+    def exact(self) -> int:
+        """Rows that agree to the last printed digit."""
+        return sum(row.verdict == "agrees" and not row.ranged for row in self.rows)
+
+    @property
+    def within(self) -> int:
+        """Rows that agree because they lie within the range of an estimate."""
+        return sum(row.verdict == "agrees" and row.ranged for row in self.rows)
 
 
 def _is_size(name: str) -> bool:
@@ -67,9 +96,15 @@ def compare(plan: Plan, observation: Observation) -> Check:
             f"the plan is for {plan.engine.name}, the log or server is {observation.engine}'s; check it against a plan"
             f" for {observation.engine}, or leave --engine out"
         )
-    rows = tuple(row(expected, observation) for expected in plan.expects)
+    rows = _one_cause(plan, tuple(row(expected, observation) for expected in plan.expects))
+    weights, remarks = _weights(plan, observation)
     version = observation.version or plan.engine.version
-    return Check(engine=EngineId(observation.engine, version), rows=rows)
+    return Check(
+        engine=EngineId(observation.engine, version),
+        rows=(*rows[0], *weights),
+        remarks=(*rows[1], *remarks),
+        refused=_refused(observation),
+    )
 
 
 def listing(observation: Observation) -> Check:
@@ -87,7 +122,97 @@ def listing(observation: Observation) -> Check:
         )
         for name, item in last.items()
     )
-    return Check(engine=EngineId(observation.engine, observation.version or "unknown"), rows=rows)
+    return Check(
+        engine=EngineId(observation.engine, observation.version or "unknown"),
+        rows=rows,
+        refused=_refused(observation),
+    )
+
+
+def _refused(observation: Observation) -> str | None:
+    """The last refusal, unless the engine sized its cache after it."""
+    lines = [seen for seen in observation.seen if seen.name in _REFUSALS]
+    started = observation.get("kv_tokens")
+    if not lines or (started is not None and (started.line_number or 0) > (lines[-1].line_number or 0)):
+        return None
+    return lines[-1].line
+
+
+def _weights(plan: Plan, observation: Observation) -> tuple[tuple[CheckRow, ...], tuple[str, ...]]:
+    """The weights that the log states beside those of the plan's ledger; a remark when there is only one of them."""
+    said = [seen for name in _WEIGHTS if (seen := observation.get(name)) and not isinstance(seen.value, str)]
+    line = next((line for line in plan.ledger if line.name == "weights"), None)
+    if line is None:
+        text = "weights: not compared, since the plan has no budget; plan with --gpu NAME (or --gpu cpu)"
+        return (), (text,) if said else ()
+    whole = (plan.ask.tp or 1) * plan.ask.pp == 1 and (plan.ask.gpus or 1) == 1
+    said = [seen for seen in said if seen.name == "weights_bytes" or whole]
+    if not said:
+        return (), ("weights: not compared, since the engine does not state what it loaded",)
+    sizes = -line.bytes, -max(line.low, line.high), -min(line.low, line.high)
+    return tuple(row(_expected_weights(seen, sizes), observation) for seen in said), ()
+
+
+def _expected_weights(seen: Seen, sizes: tuple[int, int, int]) -> Expected:
+    """The plan's weights (bytes, low, high) as the statement `seen` should have them."""
+    value, low, high = sizes
+    printed = (0.005 * GIB if "GiB" in seen.line else 0.005 * MIB) + value * 2.0**-24
+    parts, because = _WEIGHTS[seen.name]
+    ends = (None, None) if parts is None and low == high else (low * (parts or (1, 1))[0], high * (parts or (1, 1))[1])
+    return Expected(
+        name=seen.name,
+        value=value,
+        unit="bytes",
+        kind="computed" if ends[0] is None else "estimated",
+        tolerance=printed if ends[0] is None or ends[1] is None else max(value - ends[0], ends[1] - value) + printed,
+        because=because,
+        low=ends[0],
+        high=ends[1],
+    )
+
+
+_WEIGHTS: dict[str, tuple[tuple[float, float] | None, str]] = {
+    "weights_file_bytes": (None, "the tensors of the file, by shape and type, are that large"),
+    "weights_loaded_bytes": (_BUFFERS, "buffers hold the tensors, some of them twice or on another device"),
+    "weights_bytes": (_OWN_WEIGHTS, "the tensors of one rank are that large, before padding and repacking"),
+}
+"""Names under which engines state their weights: the range about the tensors' bytes (None: exact), and why."""
+
+
+def _one_cause(plan: Plan, rows: tuple[CheckRow, ...]) -> tuple[tuple[CheckRow, ...], tuple[str, ...]]:
+    """Rows that differ only because the server has another context, with that as their reason, and a remark on it."""
+    cause = next((row for row in rows if row.name == "n_ctx" and row.verdict == "differs"), None)
+    if cause is None or not isinstance(cause.planned, (int, float)) or not isinstance(cause.seen, (int, float)):
+        return rows, ()
+    planned, seen = cause.planned, cause.seen
+    # An engine may have more than one name for it; the last is the one of the model (Ollama's num_ctx).
+    flags = [flag.flag for flag in plan.launch.flags if flag.value == f"{planned:.0f}"]
+    setting = flags[-1] if flags else "the context"
+    differing = [row for row in rows if row.verdict == "differs"]
+    ours = [row for row in differing if _follows(row, seen / planned)]
+    reason = f"the server runs with {setting} {seen:.0f}, not {planned:.0f}"
+    told = tuple(msgspec.structs.replace(row, likely_because=reason) if row in ours else row for row in rows)
+    if len(ours) == len(differing):
+        what = (
+            f"that one setting explains all {len(ours)} rows that differ" if len(ours) > 1 else "nothing else differs"
+        )
+        change = f"start it with {planned:.0f}, or plan with --context {seen:.0f}"
+        return told, (f"{reason}: {what}; {change}",)
+    return told, (f"{reason}: that explains {len(ours)} of the {len(differing)} rows that differ",)
+
+
+def _follows(row: CheckRow, ratio: float) -> bool:
+    """Whether a row differs as another context makes it: by the same ratio, or as far as padding and windows let it."""
+    if row.name.endswith(("_layers", "_type")) or row.name == "slots":
+        return False
+    if not isinstance(row.planned, (int, float)) or not isinstance(row.seen, (int, float)) or not row.planned:
+        return False
+    got, room = row.seen / row.planned, (row.tolerance or 0) / row.planned
+    if row.name.endswith("_cells"):
+        room += _CELLS / row.planned
+    least, most = (ratio, 1.0) if ratio < 1 else (1.0, ratio)
+    windowed = row.name.startswith("kv_window")
+    return least - room <= got <= most + room if windowed else abs(got - ratio) <= room + 1e-6
 
 
 def row(expected: Expected, observation: Observation) -> CheckRow:

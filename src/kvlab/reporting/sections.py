@@ -81,14 +81,11 @@ def glance(ab: Ab) -> list[Tile]:
         kind: Kind = "estimated" if any(value.between for value in told.values()) else "computed"
         behind = ranges if kind == "estimated" else " / ".join(name.upper() for name in tokens)
         tiles.append(Tile(name="tokens in the cache", value=sizes, behind=behind, kind=kind))
-    checks = {name: arm.check.rows for name, arm in sorted(ab.arms.items()) if arm.check}
+    checks = {name: arm.check for name, arm in sorted(ab.arms.items()) if arm.check}
     if checks:
-        value = " / ".join(f"{sum(row.verdict == 'agrees' for row in rows)} of {len(rows)}" for rows in checks.values())
-        differ = sum(row.verdict == "differs" for rows in checks.values() for row in rows)
-        arms = " / ".join(name.upper() for name in checks)
-        tiles.append(
-            Tile(name="log lines that agree with the plan", value=value, behind=f"{arms}, {differ} differ", kind="read")
-        )
+        value = " / ".join(f"{check.exact} of {len(check.rows)}" for check in checks.values())
+        behind = "; ".join(f"{name.upper()} {words.tally(check).partition(', ')[2]}" for name, check in checks.items())
+        tiles.append(Tile(name="log lines that are exactly as planned", value=value, behind=behind, kind="read"))
     for row in ab.performance:
         if row.metric in _GLANCE:
             name = words.metric(row.metric, row.unit)

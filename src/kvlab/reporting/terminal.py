@@ -52,23 +52,34 @@ def screen(*, stderr: bool = False) -> Console:
 def check(value: Check) -> RenderableType:
     """The plan against the log, row by row, with the engine's own line under each row it stated."""
     planned = any(row.planned is not None for row in value.rows)
-    engine = f"{words.plain(value.engine.name)} {words.plain(value.engine.version)}"
+    engine = words.engine(value.engine)
     if not planned:
         body = table(left("quantity"), right("the log says"))
         for row in value.rows:
             body.add_row(Text(words.label(row.name)), Text(words.amount(row.seen, row.unit)))
-        return Group(heading(f"What {engine} says"), body, *_lines(value.rows))
-    return Group(_check_verdict(value), note(f"engine: {engine}"), _check_table(value.rows), *_lines(value.rows))
+        return Group(heading(f"What {engine} says"), *_refused(value), body, *_lines(value.rows))
+    head: list[RenderableType] = [_check_verdict(value), *_refused(value), note(f"engine: {engine}")]
+    remarks = bullets(map(words.plain, value.remarks))
+    return Group(*head, *([remarks] if value.remarks else []), _check_table(value.rows), *_lines(value.rows))
+
+
+def _refused(value: Check) -> list[RenderableType]:
+    if value.refused is None:
+        return []
+    return [Text("The engine refused to start; kvlab explain LOG says why and what to do")]
 
 
 def _check_verdict(value: Check) -> Text:
-    counts = {name: sum(row.verdict == name for row in value.rows) for name in ("agrees", "differs", "not seen")}
-    tally = ", ".join(f"{name} {count}" for name, count in counts.items())
-    if counts["differs"]:
+    differ = sum(row.verdict == "differs" for row in value.rows)
+    tally = words.tally(value)
+    if differ:
         return verdict_line("differs", "The engine does not say what was planned", tally)
+    if value.confirmed and value.exact:
+        estimates = ", or lies in the planned range" if value.within else ""
+        return verdict_line("agrees", f"The engine says what was planned{estimates}", tally)
     if value.confirmed:
-        return verdict_line("agrees", "The engine says what was planned", tally)
-    if counts["agrees"]:
+        return verdict_line("agrees", "The engine's numbers lie within the planned ranges", tally)
+    if value.within or value.exact:
         return verdict_line("not seen", "The plan is not confirmed: no size of the cache was stated", tally)
     return verdict_line("not seen", "The engine states none of the planned numbers", tally)
 
@@ -81,7 +92,7 @@ def _check_table(rows: tuple[CheckRow, ...]) -> RenderableType:
             Text(_planned(row)),
             Text(words.amount(row.seen, row.unit)),
             Text("" if row.difference is None else words.amount(row.difference, row.unit)),
-            Text(words.signed(row.verdict)),
+            Text(words.judged(row)),
         )
     return body
 

@@ -7,8 +7,10 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from kvlab.core.check import Check, CheckRow
 from kvlab.core.judge import FULL
 from kvlab.core.performance import USELESS
+from kvlab.core.plan import EngineId
 from kvlab.core.quality import Interval
 from kvlab.core.record import PoolPeak
 from kvlab.core.units import seconds, size
@@ -136,6 +138,27 @@ def times(count: float) -> str:
 def signed(verdict: str) -> str:
     """A verdict with a sign before it, so that no meaning hangs on colour."""
     return f"{_SIGNS.get(verdict, ' ')} {verdict}"
+
+
+def judged(row: CheckRow) -> str:
+    """A row's verdict with its sign; one that only lies within the range of an estimate is no exact match."""
+    return "~ in range" if row.verdict == "agrees" and row.ranged else signed(row.verdict)
+
+
+def tally(value: Check) -> str:
+    """How many rows agree exactly, lie within the range of an estimate, differ and were not seen."""
+    counts = {name: sum(row.verdict == name for row in value.rows) for name in ("differs", "not seen")}
+    parts = [f"{value.exact:,} exact"]
+    if value.within:
+        parts.append(f"{value.within:,} within {'its' if value.within == 1 else 'their'} range")
+    parts.append(f"{counts['differs']:,} differ")
+    return ", ".join((*parts, f"{counts['not seen']:,} not seen") if counts["not seen"] else parts)
+
+
+def engine(value: EngineId) -> str:
+    """An engine with its version; what no line states is said to be so."""
+    version = "(its version is not stated)" if value.version == "unknown" else plain(value.version)
+    return f"{plain(value.name)} {version}"
 
 
 def label(name: str) -> str:

@@ -28,6 +28,8 @@ _SAID = (
     # "the rest of the memory reserved for KV Cache is 1.57GiB." (V0), "kv_cache_size=3.81GiB" (V0 to 0.6)
     Said("kv_pool_bytes", "bytes", re.compile(rf"reserved for KV Cache is {_X}GiB"), GIB),
     Said("kv_pool_bytes", "bytes", re.compile(rf"\bkv_cache_size={_X}GiB"), GIB),
+    # The refusal: "... larger than the available KV cache memory (3.18 GiB). Based on ..." (0.6 on)
+    Said("kv_pool_bytes", "bytes", re.compile(rf"than the available KV cache memory \({_X} GiB\)"), GIB),
     # "Model loading took 15.27 GiB memory and 3.1 seconds" (0.11 on), "... 14.9888 GiB and ..." (0.8 to 0.10)
     Said("weights_bytes", "bytes", re.compile(rf"Model loading took {_X} GiB"), GIB),
     # "Loading model weights took 67.7229 GB" (to 0.8; the unit is GiB in spite of its name)

@@ -1,0 +1,140 @@
+"""Plans against the recorded logs of real servers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from kvlab.core.check import Check, CheckRow, compare, listing
+from kvlab.core.model import Origin
+from kvlab.core.observation import Observation
+from kvlab.core.plan import Ask, EngineId, Expected, Flag, KvCost, Launch, LedgerLine, Plan, Verdict
+from kvlab.core.units import GIB, MIB
+from kvlab.observe import read_log
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+SERVED = GOLDEN / "llamacpp" / "f16_8192_np4.log"  # llama-server -c 8192 -np 4, Gemma 3 270M
+REFUSED = GOLDEN / "logs" / "context_larger_than_pool.vllm.log"
+TENSORS = 246_587_904  # bytes of the 236 tensors in that GGUF file
+
+
+def expected(name: str, value: float, unit: str = "tokens", tolerance: float = 0, **ends: float) -> Expected:
+    return Expected(name=name, value=value, unit=unit, kind="computed", tolerance=tolerance, because="of -c", **ends)
+
+
+def plan(*rows: Expected, engine: str = "llamacpp", context: int = 8192, weights: int | None = None) -> Plan:
+    ledger = () if weights is None else (-weights,)
+    return Plan(
+        source=Origin("gguf", "gemma.gguf", None),
+        engine=EngineId(engine, "b11549"),
+        layout=(),
+        kv=KvCost("f16", 1, None, None),
+        ledger=tuple(
+            LedgerLine(name="weights", bytes=size, kind="computed", low=size, high=size, because="tensors")
+            for size in ledger
+        ),
+        capacity=None,
+        alternatives=(),
+        contexts=(),
+        verdict=Verdict("unknown", ""),
+        launch=Launch((), flags=(Flag("--ctx-size", str(context), "the context"),)),
+        expects=rows,
+        doubts=(),
+        ask=Ask(engine=engine),
+    )
+
+
+def of(check: Check, name: str) -> CheckRow:
+    return next(row for row in check.rows if row.name == name)
+
+
+def log() -> Observation:
+    return read_log(str(SERVED))
+
+
+def test_an_estimate_that_holds_is_counted_apart_from_what_agrees_exactly() -> None:
+    low, high = 10 * MIB, 522 * MIB  # the log says 21.28 MiB
+    rows = (
+        expected("n_ctx", 8192),
+        expected("compute_buffer_bytes", 75_759_162, "bytes", 450 * MIB, low=low, high=high),
+    )
+    found = compare(plan(*rows), log())
+    assert [row.verdict for row in found.rows] == ["agrees", "agrees"]
+    assert (found.exact, found.within) == (1, 1)
+
+
+def test_the_weights_of_the_file_and_of_the_buffers_are_compared() -> None:
+    found = compare(plan(weights=TENSORS), log())
+    file, loaded = of(found, "weights_file_bytes"), of(found, "weights_loaded_bytes")
+    assert (file.verdict, file.ranged, file.line_number) == ("agrees", False, 34)
+    # 235.16 MiB are mapped and 12.66 MiB stand a second time, repacked for the processor
+    assert (loaded.verdict, loaded.ranged) == ("agrees", True)
+    assert loaded.seen == pytest.approx(247.82 * MIB)
+    other = compare(plan(weights=TENSORS * 2), log())  # the plan of an f16 file
+    assert of(other, "weights_file_bytes").verdict == of(other, "weights_loaded_bytes").verdict == "differs"
+    assert not found.confirmed  # weights say nothing about the cache
+
+
+def test_weights_that_cannot_be_compared_are_said_to_be_so() -> None:
+    (remark,) = compare(plan(), log()).remarks
+    assert remark.startswith("weights: not compared, since the plan has no budget")
+    silent = replace(log(), seen=())
+    (remark,) = compare(plan(weights=TENSORS), silent).remarks
+    assert "does not state" in remark
+
+
+def served_with_another_context() -> Plan:
+    """What -c 4096 -np 4 makes of the same model."""
+    rows = (
+        expected("n_ctx", 4096),
+        expected("n_ctx_seq", 1024),
+        expected("slots", 4, "slots"),
+        expected("n_ctx_slot", 1024),
+        expected("kv_window_cells", 1024, "cells"),
+        expected("kv_full_cells", 1024, "cells"),
+        expected("kv_full_k_bytes", 6 * MIB, "bytes", 5250),
+        expected("kv_full_v_bytes", 6 * MIB, "bytes", 5250),
+        expected("kv_full_bytes", 12 * MIB, "bytes", 5250),
+    )
+    return plan(*rows, context=4096, weights=TENSORS)
+
+
+def test_one_flag_explains_all_rows_that_differ() -> None:
+    found = compare(served_with_another_context(), log())
+    differing = [row for row in found.rows if row.verdict == "differs"]
+    assert len(differing) == 7
+    assert {row.likely_because for row in differing} == {"the server runs with --ctx-size 8192, not 4096"}
+    (remark,) = found.remarks
+    assert "that one setting explains all 7 rows that differ" in remark
+    assert remark.endswith("start it with 4096, or plan with --context 8192")
+
+
+def test_what_the_context_does_not_explain_keeps_its_own_reason() -> None:
+    before = served_with_another_context()
+    wrong = (*before.expects[:-1], expected("kv_full_bytes", 6 * MIB, "bytes", 5250), expected("slots", 2, "slots"))
+    found = compare(replace(before, expects=wrong), log())
+    assert of(found, "kv_full_bytes").likely_because == "planned because of -c"
+    (remark,) = found.remarks
+    assert "explains 6 of the 8 rows" in remark
+
+
+def test_a_refusal_is_said_and_its_pool_is_read() -> None:
+    seen = read_log(str(REFUSED))
+    pool = seen.get("kv_pool_bytes")
+    assert pool is not None
+    assert pool.value == pytest.approx(3.18 * GIB)
+    for found in (listing(seen), compare(plan(engine="vllm"), seen)):
+        assert found.refused is not None
+        assert "is larger than the available KV cache memory (3.18 GiB)" in found.refused
+
+
+def test_a_start_after_a_refusal_counts(tmp_path: Path) -> None:
+    both = tmp_path / "engine.log"
+    served = GOLDEN / "vllm" / "logs" / "0.32.0_cpu_auto.log"
+    both.write_bytes(REFUSED.read_bytes() + served.read_bytes())
+    assert listing(read_log(str(both))).refused is None
+    assert listing(read_log(str(served))).refused is None
+    both.write_bytes(served.read_bytes() + REFUSED.read_bytes())
+    assert listing(read_log(str(both))).refused is not None
