@@ -54,7 +54,7 @@ def command(plan: Plan, port: int | None = None) -> Command:
     asked, port = port, free_port() if port is None else port
     words = as_run(plan, port)
     if asked is not None:
-        _refuse_taken(asked)
+        refuse_taken(asked)
     files = {name: text for name, text in plan.launch.files.items() if name in words["argv"]}
     return Command(engine=plan.engine.name, argv=words["argv"], env=words["env"], port=port, files=files)
 
@@ -94,7 +94,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _refuse_taken(port: int) -> None:
+def refuse_taken(port: int) -> None:
+    """Raises EngineFailed when nothing can listen to that loopback port."""
+    if not 1 <= port <= 65_535:
+        raise EngineFailed(f"port {port} is none; choose one from 1 to 65535 with --port")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from kvlab import engines
+from kvlab import engines, store
 from kvlab.attach import read_server, read_words
 from kvlab.core.check import Check, compare, listing
-from kvlab.core.errors import BadInput, ServerRefused
+from kvlab.core.errors import BadInput, EngineFailed, ServerRefused
 from kvlab.core.plan import Plan
 from kvlab.core.units import MIB, gib
-from kvlab.launch import OnLine, Server, start
+from kvlab.launch import OnLine, Server, refuse_taken, start
 from kvlab.load.address import base_url
 from kvlab.observe import read_log
 
@@ -77,6 +78,29 @@ def refuse_dirty(gpus: Sequence[LocalGpu]) -> None:
             f"GPU {gpu.index} ({gpu.name}) is in use: {who or f'{gib(used)} are held'}{free}; stop that, plan beside it"
             " with --share, or go on with --force"
         )
+
+
+def make_room(plan: Plan, log: Path, port: int | None) -> None:
+    """Readies the place of a log before the plan's engine is started: what lies there is kept as NAME.old.
+
+    Raises BadInput when no log can be written there, EngineFailed when the engine is missing or the port is taken.
+    """
+    launcher = engines.launcher(plan.engine.name)
+    if launcher.binary(plan.ask) is None:
+        raise EngineFailed(launcher.missing)
+    refuse_taken(launcher.default_port if port is None else port)
+    if log.exists() and not log.is_file() and not log.is_dir():
+        raise BadInput(f"{log} is no regular file; choose another --log")
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"cannot make the folder of {log}: {error.strerror}; choose another --log") from None
+    store.check_target(log, "--log")
+    try:
+        if os.path.lexists(log):
+            os.replace(log, log.with_name(f"{log.name}.old"))
+    except OSError as error:
+        raise BadInput(f"cannot put {log} aside as {log.name}.old: {error.strerror}; choose another --log") from None
 
 
 @contextmanager

@@ -63,20 +63,20 @@ def held(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
 
 
-def check_target(path: str | os.PathLike[str]) -> None:
+def check_target(path: str | os.PathLike[str], option: str = "-o") -> None:
     """Raises BadInput when nothing could be written to `path`: to be asked before the work whose result goes there."""
     name = os.fspath(path)
     if "\0" in name:
-        raise BadInput(f"{name!r} is no name of a file; choose another -o")
+        raise BadInput(f"{name!r} is no name of a file; choose another {option}")
     folder = os.path.dirname(os.path.realpath(name)) if name else ""
     if not name:
-        raise BadInput("the output file has no name; give one, as in -o result.json")
+        raise BadInput(f"the output file has no name; give one, as in {option} FILE")
     if os.path.isdir(name):
-        raise BadInput(f"{name} is a folder; name a file in it for the result")
+        raise BadInput(f"{name} is a folder; name a file in it for {option}")
     if not os.path.isdir(folder):
-        raise BadInput(f"there is no folder {folder} for the result; make it, or choose another -o")
+        raise BadInput(f"there is no folder {folder} for the result; make it, or choose another {option}")
     if not os.access(folder, os.W_OK | os.X_OK) and not (os.path.exists(name) and not os.path.isfile(name)):
-        raise BadInput(f"nothing can be written to the folder {folder}; choose another -o")
+        raise BadInput(f"nothing can be written to the folder {folder}; choose another {option}")
 
 
 def _write(target: str, content: bytes) -> None:

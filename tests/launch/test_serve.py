@@ -16,10 +16,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kvlab.core.errors import BadInput
+from kvlab import api
+from kvlab.core.errors import BadInput, EngineFailed
 from kvlab.detect import GpuProcess, LocalGpu
 from kvlab.launch import free_port
-from kvlab.serving import Look, refuse_dirty, status
+from kvlab.serving import Look, make_room, refuse_dirty, status
 
 GIB = 2**30
 
@@ -175,3 +176,29 @@ def test_a_status_says_only_what_was_seen() -> None:
     asked = {"prefix_queries_tokens_total": 100.0, "prefix_hits_tokens_total": 5.0, "preemptions_total": 3.0}
     assert status(Look(1.0, counted), Look(0.0, asked)) == "prefix hits 25% · preemptions 3"
     assert status(Look(0.0, {}), None) == "no metric that kvlab knows"
+
+
+def test_a_place_that_takes_no_log_is_one_line_before_the_start(gemma: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_text("")
+    for name in ("pipe", ".", "", "file/x"):
+        done = subprocess.run(
+            words(gemma, "--log", name, "--port", str(free_port())),
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=False,
+            timeout=60,
+        )
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+
+
+def test_what_lies_where_the_log_goes_is_kept(gemma: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("precious")
+    (tmp_path / "engine.log").symlink_to("notes")
+    plan = api.plan(gemma, engine="llamacpp", context=1024, engine_args={"embedded": "true"})
+    make_room(plan, tmp_path / "engine.log", free_port())
+    assert not (tmp_path / "engine.log").exists()
+    assert (tmp_path / "engine.log.old").read_text() == "precious"
+    with pytest.raises(EngineFailed, match="from 1 to 65535"):
+        make_room(plan, tmp_path / "engine.log", 99_999_999)

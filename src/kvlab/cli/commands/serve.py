@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kvlab.cli.asking import add_arguments, ask
 from kvlab.cli.command import Answer, Command, count
 from kvlab.core.errors import BadInput
+from kvlab.store import place
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -85,13 +86,14 @@ def _print(options: argparse.Namespace, plan: Plan) -> Answer:
 
 def _serve(options: argparse.Namespace, plan: Plan) -> Answer:
     from kvlab.detect import local_gpus
-    from kvlab.serving import refuse_dirty, refuse_short, started
+    from kvlab.serving import make_room, refuse_dirty, refuse_short, started
 
     if not options.force:
         refuse_short(plan)
         if plan.ask.gpu != "cpu":
             refuse_dirty(local_gpus())
-    log = Path(options.log or f"kvlab-{plan.engine.name}.log")
+    log = Path(f"kvlab-{plan.engine.name}.log" if options.log is None else place(options.log, "log"))
+    make_room(plan, log, options.port)
     with ExitStack() as stack:
         with _starting(plan, log) as tell:
             serving, server = stack.enter_context(started(plan, log, port=options.port, on_line=tell))
