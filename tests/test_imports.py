@@ -24,6 +24,7 @@ ORDER = [
         "overhead",
         "manifests",
         "prices",
+        "kinds",
         "tables",
         "supervisor",
     },

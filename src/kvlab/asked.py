@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from kvlab import prices
+from kvlab import engines, prices
 from kvlab.core.errors import BadInput
-from kvlab.core.plan import Ask, Move, Plan
+from kvlab.core.plan import Ask, Launch, Move, Plan
 from kvlab.core.sizing import Candidate, Candidates, Search, is_pattern
+from kvlab.core.units import ceil_div
 from kvlab.planning import make_plan
 from kvlab.source import Loaded
 
@@ -19,8 +20,9 @@ def with_questions(
 ) -> Plan:
     """The plan of `ask`, and the answers to what `search` and the request ask besides.
 
-    `--users` without a GPU asks which GPUs serve them; a GPU with * or a comma is a pattern for that question. Raises
-    KvlabError as `make_plan` does, and BadInput for a pattern or a price of no known GPU.
+    `--users` without a GPU asks which GPUs serve them; a GPU with * or a comma is a pattern for that question. The plan
+    is then that of the best row, or has no command when no row surely holds them. Raises KvlabError as `make_plan`
+    does, and BadInput for a pattern or a price of no known GPU.
     """
     _refuse_unused(ask, search)
     if is_pattern(ask.gpu):
@@ -32,7 +34,14 @@ def with_questions(
     else:
         # Shares are of the GPUs that are looked for.
         alone = msgspec.structs.replace(ask, share_gib=None, share_fraction=None)
-        plan = _searched(make_plan(loaded, alone, source), loaded, ask, search, progress)
+        plan = make_plan(loaded, alone, source)
+        if loaded.weights is None and ask.weights_gib is None:
+            plan = _saying(plan, "which GPUs serve it is not known without the weights; add --weights-gib X")
+        else:
+            from kvlab.sizing import candidates
+
+            found = candidates(loaded, ask, search, progress)
+            plan = msgspec.structs.replace(_of_best(plan, loaded, ask, source, found), candidates=found)
     if search.matrix or search.pareto:
         from kvlab import grid
 
@@ -57,17 +66,29 @@ def _refuse_unused(ask: Ask, search: Search) -> None:
         )
 
 
-def _searched(
-    plan: Plan, loaded: Loaded, ask: Ask, search: Search, progress: Callable[[int, int], None] | None
-) -> Plan:
-    """The plan with the GPUs that serve the request, or with what is missing to tell."""
-    if loaded.weights is None and ask.weights_gib is None:
-        text = "which GPUs serve it is not known without the weights; add --weights-gib X"
-        return _saying(plan, text)
-    from kvlab.sizing import candidates
+def _of_best(bare: Plan, loaded: Loaded, ask: Ask, source: str, found: Candidates) -> Plan:
+    """The plan of the best row with the answer as its verdict's text; `bare`, without a command, when none holds.
 
-    found = candidates(loaded, ask, search, progress)
-    return msgspec.structs.replace(_saying(plan, _answer(found)), candidates=found)
+    An engine without --dp serves replicas as servers of their own: then it is the plan of one of them.
+    """
+    if not found.rows or found.best.verdict != "holds":
+        return _saying(msgspec.structs.replace(bare, launch=Launch(argv=())), _answer(found))
+    best, options = found.best, engines.planner(ask.engine).options
+    together = "dp" in options
+    asked = msgspec.structs.replace(
+        ask,
+        gpu=best.gpu,
+        gpus=None,
+        tp=best.tp if best.tp > 1 else None,
+        pp=best.pp,
+        dp=best.dp if together else 1,
+        dcp=best.dcp,
+        users=found.users if together else ceil_div(found.users, best.dp),
+    )
+    plan = make_plan(loaded, asked, source)
+    if plan.kv.dtype != best.kv_dtype:
+        plan = make_plan(loaded, msgspec.structs.replace(asked, kv_dtype=best.kv_dtype), source)
+    return _saying(plan, _answer(found))
 
 
 def _saying(plan: Plan, text: str) -> Plan:
@@ -75,14 +96,20 @@ def _saying(plan: Plan, text: str) -> Plan:
 
 
 def _answer(found: Candidates) -> str:
-    what = f"{found.users:,} requests of {found.context:,} tokens at once"
+    what = f"{_requests(found.users)} of {found.context:,} tokens at once"
     if not found.rows:
-        return f"none of {found.gpus_tried} kinds of GPU serves {what} with up to {found.most_gpus} of it"
+        one = found.gpus_tried == 1
+        none = "the 1 kind of GPU does not serve" if one else f"none of {found.gpus_tried} kinds of GPU serves"
+        return f"{none} {what} with up to {found.most_gpus} of it"
     best = found.best
-    least = "cheapest" if best.usd_per_hour is not None else "smallest"
-    cost = f", {best.usd_per_hour:,.2f} dollars an hour" if best.usd_per_hour is not None else ""
     how = "holds" if best.verdict == "holds" else "may hold"
-    return f"the {least} that {how} {what}: {_named(best)}{cost}"
+    if best.usd_per_hour is not None:
+        return f"the cheapest that {how} {what}: {_named(best)}, {best.usd_per_hour:,.2f} dollars an hour"
+    return f"the fewest GPUs that {how.replace('holds', 'hold')} {what}: {_named(best)}"
+
+
+def _requests(count: int) -> str:
+    return f"{count:,} request{'' if count == 1 else 's'}"
 
 
 def _named(row: Candidate) -> str:
@@ -104,6 +131,6 @@ def _with_move(plan: Plan, loaded: Loaded, ask: Ask) -> Plan:
     found = candidates(loaded, msgspec.structs.replace(ask, gpu=None), search)
     if not found.rows or found.best.gpus == 1:
         return plan
-    move = Move(f"take {_named(found.best)}: {found.best.concurrency:,} requests at once", None)
+    move = Move(f"take {_named(found.best)}: {_requests(found.best.concurrency)} at once", None)
     verdict = msgspec.structs.replace(plan.verdict, moves=(*plan.verdict.moves, move))
     return msgspec.structs.replace(plan, verdict=verdict)

@@ -41,7 +41,12 @@ def artefacts(plan: Plan) -> dict[str, str]:
 
 
 def write(plan: Plan, folder: Path) -> tuple[Path, ...]:
-    """Writes `artefacts` into a folder, which is made. Raises BadInput when it cannot be written, before a file is."""
+    """Writes `artefacts` into a folder, which is made.
+
+    Raises BadInput, before a file is written, when the plan has no command or the folder cannot be written.
+    """
+    if not plan.launch.argv:
+        raise BadInput(f"--write has no command to write: {plan.verdict.text}")
     found = artefacts(plan)
     for name in found:
         _refuse_place(folder / name, name)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from kvlab import engines, sizing
+from kvlab import engines, kinds, sizing
 from kvlab.core.engine import Planner
 from kvlab.core.errors import BadInput, KvlabError
 from kvlab.core.plan import Ask
@@ -65,10 +65,13 @@ def _cell(planner: Planner, prepared: Prepared, dtype: str, context: int, tp: in
 def pareto(loaded: Loaded, ask: Ask, search: Search, progress: Callable[[int, int], None] | None = None) -> Candidates:
     """Splits of one to eight GPUs that no other beats in concurrency, context, cost and bytes per cached value at once.
 
-    Cost is the price, or the memory for GPUs without one. Raises BadInput as `sizing.candidates` does.
+    Only what holds `ask.users` requests (one without) counts. Cost is the price, or the memory for GPUs without one.
+    Raises BadInput as `sizing.candidates` does.
     """
     planner = sizing.remembering(engines.planner(ask.engine))
-    found = [gpus.find(ask.gpu)] if ask.gpu is not None else sizing.matching(planner, ask, search.only)
+    named = None if ask.gpu is None else [gpus.find(ask.gpu)]
+    found, not_run = (named, ()) if named is not None else kinds.matching(planner, ask, search.only)
+    users = ask.users or 1
     priced = {gpus.find(name).name: dollars for name, dollars in search.prices.items()}
     if priced and ask.gpu is None:
         found = [gpu for gpu in found if gpu.name in priced]
@@ -78,20 +81,26 @@ def pareto(loaded: Loaded, ask: Ask, search: Search, progress: Callable[[int, in
             progress(done, len(found))
         for asked in _requests(loaded, ask, planner):
             row = sizing.one_replica(sizing.Where(loaded, planner, gpu), asked)
-            if row is not None:
+            if row is not None and row.concurrency >= users:
                 price = priced.get(gpu.name)
-                cost = None if price is None else price * row.gpus
-                rows.append(msgspec.structs.replace(row, usd_per_hour=cost))
+                rows.append(
+                    msgspec.structs.replace(
+                        row,
+                        usd_per_hour=None if price is None else price * row.gpus,
+                        verdict="holds" if row.low >= users else "may_hold",
+                    )
+                )
     best = [row for row in rows if not any(_beats(other, row, planner) for other in rows)]
     best.sort(key=lambda row: (_cost(row), -row.context, -row.concurrency))
     return Candidates(
-        users=ask.users or 1,
+        users=users,
         context=max((row.context for row in best), default=0),
         sorted_by="price" if priced else "memory",
         rows=tuple(best[: search.limit]),
         left_out=max(0, len(best) - search.limit),
         gpus_tried=len(found),
         most_gpus=max(_TENSOR_SIZES),
+        not_run=not_run,
     )
 
 

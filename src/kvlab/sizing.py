@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import fnmatch
 import math
 from collections.abc import Callable, Iterable
 
 import msgspec
 
-from kvlab import engines
+from kvlab import engines, kinds
 from kvlab.core.engine import Deployment, Gpu, Planner
-from kvlab.core.errors import BadInput, KvlabError
+from kvlab.core.errors import KvlabError
 from kvlab.core.plan import Ask
 from kvlab.core.sizing import Candidate, Candidates, Search
 from kvlab.core.taken import Taken
@@ -20,8 +19,6 @@ from kvlab.planning import Prepared, prepare
 from kvlab.source import Loaded
 from kvlab.tables import over
 
-MOST_GPUS = 64
-"""Largest number of GPUs that is tried: eight machines of eight."""
 _SPLITS = ((1, 1), (2, 1), (1, 2), (4, 1), (2, 2), (1, 4), (8, 1), (4, 2), (2, 4), (8, 2), (4, 4), (8, 4))
 """Tensor x pipeline parallel sizes, fewest GPUs first: tensors within a machine of eight, stages across machines."""
 _ANY = 1 << 30
@@ -52,12 +49,12 @@ class Where(msgspec.Struct, frozen=True):
 def candidates(
     loaded: Loaded, ask: Ask, search: Search, progress: Callable[[int, int], None] | None = None
 ) -> Candidates:
-    """What serves `ask.users` requests of its context, cheapest first, or least memory where prices are not known.
+    """What serves `ask.users` requests of its context, in the order of `kinds.preference`.
 
     A given split is kept, and --gpus is the most that may be taken. Raises BadInput when the filter matches no GPU.
     """
     planner = remembering(engines.planner(ask.engine))
-    tried = matching(planner, ask, search.only)
+    tried, not_run = kinds.matching(planner, ask, search.only)
     priced = {gpus.find(name).name: dollars for name, dollars in search.prices.items()}
     users = ask.users or 1
     rows: list[Candidate] = []
@@ -65,15 +62,16 @@ def candidates(
         if progress is not None:
             progress(done, len(tried))
         rows += _rows(Where(loaded, planner, gpu), ask, users, priced.get(gpu.name))
-    rows.sort(key=_order)
+    rows.sort(key=kinds.preference)
     return Candidates(
         users=users,
         context=rows[0].context if rows else ask.context or loaded.model.context or 0,
-        sorted_by="price" if any(row.usd_per_hour is not None for row in rows) else "memory",
+        sorted_by="price" if any(row.usd_per_hour is not None for row in rows) else "gpus",
         rows=tuple(rows[: search.limit]),
         left_out=max(0, len(rows) - search.limit),
         gpus_tried=len(tried),
-        most_gpus=MOST_GPUS,
+        most_gpus=kinds.MOST_GPUS,
+        not_run=not_run,
     )
 
 
@@ -94,34 +92,12 @@ def remembering(planner: Planner) -> Planner:
     return msgspec.structs.replace(planner, rank_weights=remembered)
 
 
-def matching(planner: Planner, ask: Ask, only: str | None) -> list[Gpu]:
-    """GPUs that the engine runs on and the patterns allow. Raises BadInput when there are none."""
-    patterns = [word.strip().lower() for word in (only or "*").split(",") if word.strip()]
-    found = [
-        gpu
-        for gpu in gpus.table().values()
-        if any(
-            fnmatch.fnmatchcase(name, word) for word in patterns for name in (gpu.name, *gpu.aliases, gpu.vendor or "")
-        )
-    ]
-    if not found:
-        raise BadInput(f"no GPU matches {only!r}; see kvlab gpus, and write patterns as h100*,mi3* or a vendor")
-    running = [gpu for gpu in found if planner.runs_on is None or planner.runs_on(gpu, ask)]
-    if not running:
-        raise BadInput(f"{ask.engine} runs on none of the GPUs that match {only!r}; name others, or another --engine")
-    return running
-
-
-def _order(row: Candidate) -> tuple[bool, float, int, int, str]:
-    return (row.usd_per_hour is None, row.usd_per_hour or 0.0, row.memory_bytes, row.gpus, row.gpu)
-
-
 def _rows(where: Where, ask: Ask, users: int, price: float | None) -> list[Candidate]:
     """The fewest GPUs of one kind in the engine's dtype, and in a smaller one when that needs fewer."""
     rows: list[Candidate] = []
     for dtype in offered(where.loaded, where.planner, ask):
         sure, maybe = _fewest(where, msgspec.structs.replace(ask, kv_dtype=dtype), users)
-        before = min((row.gpus for row in rows if row.verdict == "holds"), default=MOST_GPUS + 1)
+        before = min((row.gpus for row in rows if row.verdict == "holds"), default=kinds.MOST_GPUS + 1)
         rows += [row for row in (maybe, sure) if row is not None and row.gpus < before]
     if price is None:
         return rows
@@ -151,11 +127,12 @@ def _fewest(where: Where, ask: Ask, users: int) -> tuple[Candidate | None, Candi
     sure: Candidate | None = None
     maybe: Candidate | None = None
     done: set[int] = set()
-    most = ask.gpus or MOST_GPUS
+    most = ask.gpus or kinds.MOST_GPUS
+    ranks = _most_ranks(where, ask)
     asked = msgspec.structs.replace(ask, gpus=None, dp=1)
     for tp, pp in _splits(ask):
         size = tp * pp
-        if size in done or (sure is not None and size >= sure.gpus) or (size > 1 and gpus.is_alone(where.gpu)):
+        if size in done or (sure is not None and size >= sure.gpus) or size > ranks:
             continue
         if not _weights_fit(where, ask, size):
             continue
@@ -181,7 +158,13 @@ def _splits(ask: Ask) -> list[tuple[int, int]]:
     """Tensor and pipeline sizes to try: all, or those that were asked for."""
     if ask.tp is not None:
         return [(ask.tp, ask.pp)]
-    return [(tp, pp) for tp, pp in _SPLITS if ask.pp in (1, pp) and tp * pp <= (ask.gpus or MOST_GPUS)]
+    return [(tp, pp) for tp, pp in _SPLITS if ask.pp in (1, pp) and tp * pp <= (ask.gpus or kinds.MOST_GPUS)]
+
+
+def _most_ranks(where: Where, ask: Ask) -> int:
+    """GPUs that one copy may be split over; a split that the user names is only bound by the machine."""
+    named = ask.tp is not None or ask.pp > 1
+    return kinds.MOST_GPUS if named and not gpus.is_alone(where.gpu) else kinds.most_ranks(where.gpu)
 
 
 def _weights_fit(where: Where, ask: Ask, ranks: int) -> bool:

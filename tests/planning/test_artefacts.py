@@ -210,7 +210,7 @@ def test_nothing_is_written_where_one_file_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=f"{COMPOSE} is no regular file"):
         api.artefacts(plan(), tmp_path)
     assert os.listdir(tmp_path) == [COMPOSE]
-    with pytest.raises(BadInput, match="has no name"):
+    with pytest.raises(BadInput, match="is no path"):
         api.artefacts(plan(), "")
 
 

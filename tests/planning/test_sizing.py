@@ -66,21 +66,100 @@ def test_prices_sort_and_multiply() -> None:
         "meta-llama__Llama-3.1-70B", users=16, context=32768, gpu="h100-80gb,a100-80gb,h200-141gb", prices=prices
     )
     assert listed.sorted_by == "price"
-    costs = [each.usd_per_hour for each in listed.rows]
-    known = [cost for cost in costs if cost is not None]
-    assert known == sorted(known)
-    assert costs[len(known) :] == [None] * (len(costs) - len(known))
+    assert [each.verdict for each in listed.rows] == sorted(each.verdict for each in listed.rows)  # holds, may_hold
+    for verdict in ("holds", "may_hold"):
+        costs = [each.usd_per_hour for each in listed.rows if each.verdict == verdict]
+        known = [cost for cost in costs if cost is not None]
+        assert known == sorted(known)
+        assert costs[len(known) :] == [None] * (len(costs) - len(known))
     assert row(listed, "a100-80gb").usd_per_hour == 1.5 * row(listed, "a100-80gb").gpus
     with pytest.raises(UnknownGpu):
         found("meta-llama__Llama-3.1-70B", users=1, prices={"h1000": 1.0})
 
 
-def test_without_prices_the_least_memory_comes_first_and_the_rest_is_counted() -> None:
+def test_without_prices_the_fewest_gpus_come_first_and_the_rest_is_counted() -> None:
     listed = found("meta-llama__Llama-3.1-8B", users=8, context=8192, gpu="nvidia*", limit=3)
-    assert listed.sorted_by == "memory"
+    assert listed.sorted_by == "gpus"
     assert len(listed.rows) == 3
     assert listed.left_out > 10
+    assert {each.gpus for each in listed.rows} == {1}
     assert [each.memory_bytes for each in listed.rows] == sorted(each.memory_bytes for each in listed.rows)
+
+
+@pytest.mark.parametrize("model", ["google__gemma-3-27b-it", "deepseek-ai__DeepSeek-V3"])
+def test_the_answer_is_over_all_rows_whatever_is_shown(model: str) -> None:
+    plans = [api.plan(CONFIGS / f"{model}.json", users=16, context=32768, gpu="nvidia,", limit=n) for n in (1, 10, 999)]
+    assert len({plan.verdict.text for plan in plans}) == 1
+    assert len({plan.launch.argv for plan in plans}) == 1
+    for plan in plans:
+        assert plan.candidates is not None
+        assert plan.candidates.best == plan.candidates.rows[0]
+        assert plan.candidates.best.verdict == "holds"
+        assert f"{plan.candidates.best.gpus} x {plan.candidates.best.gpu} " in plan.verdict.text
+
+
+def test_no_copy_of_a_model_is_spread_over_machines_of_desktop_cards() -> None:
+    # DeepSeek-V3's repository names eight H200 (or two machines of H100); nobody serves it from GeForce cards.
+    deep = found("deepseek-ai__DeepSeek-V3", users=32, context=32768, limit=999)
+    assert deep.best.gpus <= 8
+    assert not [each.gpu for each in deep.rows if each.gpu.startswith(("rtx5090", "rtx4090", "rtx3090", "rx"))]
+    sure = [each for each in deep.rows if each.verdict == "holds"]
+    assert [each.gpus > 8 for each in sure] == sorted(each.gpus > 8 for each in sure)
+    # Copies that do not talk to each other may fill any number of machines.
+    small = found("meta-llama__Llama-3.1-8B", users=640, context=8192, gpu="rtx4090*", limit=999)
+    assert small.best.gpus > 8
+    assert small.best.tp * small.best.pp <= 8
+
+
+def test_the_command_is_that_of_the_answer() -> None:
+    plan = api.plan(CONFIGS / "google__gemma-3-27b-it.json", users=16, context=32768, gpu="rtx5090*")
+    assert plan.candidates is not None
+    best = plan.candidates.best
+    assert (best.verdict, best.tp, best.kv_dtype) == ("holds", 8, "bfloat16")
+    flags = {flag.flag: flag.value for flag in plan.launch.flags}
+    assert flags["--tensor-parallel-size"] == "8"
+    assert (plan.ask.gpu, plan.ask.tp, plan.ask.dp) == (best.gpu, best.tp, best.dp)
+    assert plan.verdict.code == "fits"
+    assert plan.verdict.holds_users
+    small = api.plan(CONFIGS / "google__gemma-3-27b-it.json", users=16, context=32768, gpu="b300*")
+    assert {flag.flag: flag.value for flag in small.launch.flags}["--kv-cache-dtype"] == "fp8"
+
+
+def test_one_of_the_servers_is_planned_where_replicas_are_servers() -> None:
+    plan = api.plan(LLAMA_8B, engine="llamacpp", users=60, context=8192, gpu="m3-max-36gb,")
+    assert plan.candidates is not None
+    best = plan.candidates.best
+    assert best.dp > 1
+    assert plan.ask.users is not None
+    assert plan.ask.users * best.dp >= 60
+    assert plan.verdict.holds_users
+
+
+def test_without_an_answer_there_is_no_command(tmp_path: Path) -> None:
+    plan = api.plan(CONFIGS / "deepseek-ai__DeepSeek-V3.json", users=1, context=8192, gpu="t4*,")
+    assert plan.candidates is not None
+    assert plan.candidates.rows == ()
+    assert plan.launch.argv == ()
+    assert "the 1 kind of GPU does not serve 1 request of 8,192 tokens" in plan.verdict.text
+    with pytest.raises(BadInput, match="no command to write"):
+        api.artefacts(plan, tmp_path / "deploy")
+    assert not (tmp_path / "deploy").exists()
+
+
+def test_kinds_that_the_engine_does_not_run_on_are_named() -> None:
+    # vLLM 0.31's installation guide asks for compute capability 7.5; the V100 has 7.0, the P40 6.1, the T4 7.5.
+    listed = found("google__gemma-3-27b-it", users=16, context=8192, gpu="v100*,t4*,p40*,m3-max-36gb,mi100*")
+    assert listed.gpus_tried == 1
+    named = {each.reason: each.gpus for each in listed.not_run}
+    assert named == {
+        "compute capability below 7.5": ("p40-24gb", "v100-16gb", "v100-32gb"),
+        "AMD architecture gfx908": ("mi100-32gb",),
+        "Apple GPUs": ("m3-max-36gb",),
+    }
+    # Its guide of 0.14 asked for 7.0.
+    old = found("google__gemma-3-27b-it", users=16, context=8192, gpu="v100*,p40*", engine_version="0.14.0")
+    assert [each.gpus for each in old.not_run] == [("p40-24gb",)]
+    assert found("meta-llama__Llama-3.1-8B", engine="llamacpp", users=1, gpu="p40*,m3*").not_run == ()
 
 
 def test_latent_attention_is_spread_by_decode_context_parallelism() -> None:
@@ -176,6 +255,21 @@ def test_no_row_of_the_pareto_table_beats_another() -> None:
             same = one.kv_dtype == other.kv_dtype and one.context == other.context
             if same and one is not other and one.usd_per_hour == other.usd_per_hour:
                 assert one.low == other.low
+
+
+def test_the_pareto_table_keeps_what_holds_the_users() -> None:
+    plan = api.plan(LLAMA_8B, gpu="h100-80gb,l4*", users=16, pareto=True, limit=999)
+    assert plan.pareto is not None
+    assert plan.pareto.users == 16
+    assert len({each.context for each in plan.pareto.rows}) > 1
+    for each in plan.pareto.rows:
+        assert each.low >= 16 if each.verdict == "holds" else each.low < 16 <= each.concurrency
+    for each in [row for row in plan.pareto.rows if row.verdict == "holds"][:3]:
+        split = {"gpu": each.gpu, "tp": each.tp, "dcp": each.dcp, "kv_dtype": each.kv_dtype}
+        assert api.plan(LLAMA_8B, users=16, context=each.context, **split).verdict.holds_users  # type: ignore[arg-type]
+    none = api.plan(LLAMA_8B, gpu="l4*", users=2000, context=131072, pareto=True)
+    assert none.pareto is not None
+    assert none.pareto.rows == ()
 
 
 def test_a_plan_that_falls_short_says_how_many_would_do() -> None:

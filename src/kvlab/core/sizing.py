@@ -69,18 +69,31 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join([*parts, *([f"{self.dp} replicas"] if self.dp > 1 else [])]) or "one GPU"
 
 
+class NotRun(msgspec.Struct, frozen=True):
+    """Kinds of GPU that were asked for and that the engine does not run on."""
+
+    reason: str
+    """What they have in common: "compute capability below 7.5", "Apple GPUs"."""
+    gpus: tuple[str, ...]
+
+
 class Candidates(msgspec.Struct, frozen=True, kw_only=True):
-    """What serves `users` requests of `context` tokens: rows cheapest first, those without a price by memory."""
+    """What serves `users` requests of `context` tokens: first the rows that surely hold them, cheapest first.
+
+    Rows without a price follow those that have one: fewest machines first, then fewest GPUs, then least memory.
+    """
 
     users: int
     context: int
-    sorted_by: Literal["price", "memory"]
+    sorted_by: Literal["price", "memory", "gpus"]
     rows: tuple[Candidate, ...]
     left_out: int
     """Rows that serve it too and were cut off by the limit."""
     gpus_tried: int
     most_gpus: int
     """The largest number of GPUs that was tried."""
+    not_run: tuple[NotRun, ...] = ()
+    """Kinds that were asked for and not tried."""
 
     @property
     def best(self) -> Candidate:

@@ -12,28 +12,81 @@ from kvlab.reporting import words
 from kvlab.reporting.terminal_parts import heading, left, note, right, table
 
 _HOLDS = {"holds": "holds", "may_hold": "may hold"}
-_LEGEND = "holds: at both ends of the estimate's range; may hold: at its middle, not at its low end"
+_NAMES = 6
+"""Kinds of GPU that are named for one reason; the rest are counted."""
+_ORDER = {
+    "price": "cheapest first, those without a price by machines, GPUs and memory",
+    "gpus": "fewest machines (of 8) first, then fewest GPUs, then least memory; give --price GPU=USD to sort by cost",
+    "memory": "least memory first; give --price GPU=USD to sort by cost",
+}
 
 
 def sizing(value: Plan) -> list[RenderableType]:
     """The parts that the plan was asked for; nothing for the others."""
     parts: list[RenderableType] = []
-    if value.candidates is not None and value.candidates.rows:
-        found = value.candidates
-        parts += [heading(f"What serves {found.users:,} requests of {found.context:,} tokens"), *_rows(found)]
-        parts.append(note(f"to plan the first of them, add {_options(found.rows[0])}"))
+    if value.candidates is not None:
+        parts += _candidates(value.candidates, value)
     if any(not line.native or line.low < line.tokens for line in value.longest_context):
         parts += [heading("Longest context that fits"), _longest(value.longest_context)]
     if value.matrix:
         parts += [heading(f"Requests at once ({value.matrix[0].kind})"), *_matrix(value.matrix)]
     if value.pareto is not None:
-        parts += [heading("What no other choice beats in requests, context, cost and dtype"), *_rows(value.pareto)]
+        parts += _pareto(value.pareto, value)
     return parts
 
 
-def _rows(found: Candidates) -> list[RenderableType]:
+def _candidates(found: Candidates, value: Plan) -> list[RenderableType]:
+    what = words.counted(found.users, "request")
+    title = f"What serves {what} of {found.context:,} tokens"
+    if not found.rows:  # the verdict says so
+        return [heading(title), *_kinds(found, value)] if found.not_run else []
+    first = "rows that hold first, then " if any(row.verdict == "may_hold" for row in found.rows) else ""
+    table_and_notes = _rows(found, order=first + _ORDER[found.sorted_by])
+    return [heading(title), *table_and_notes, *_kinds(found, value), note(_planned(found, value))]
+
+
+def _pareto(found: Candidates, value: Plan) -> list[RenderableType]:
+    what = words.counted(found.users, "request")
+    cost = "cost" if found.sorted_by == "price" else "memory"
+    if not found.rows:
+        body: list[RenderableType] = [note(f"no split of one copy over up to {found.most_gpus} GPUs holds {what}")]
+    else:
+        priced = "cheapest first; kinds without a price are not compared"
+        body = _rows(found, order=priced if found.sorted_by == "price" else _ORDER["memory"], long=True)
+    title = f"What no other choice beats in requests, context, {cost} and dtype, among what holds {what}"
+    return [heading(title), *body, *([] if value.candidates is not None else _kinds(found, value))]
+
+
+def _planned(found: Candidates, value: Plan) -> str:
+    """What the rest of the plan is of, and how to have it alone."""
+    best = found.best
+    own = best.verdict == "holds" and value.ask.dp == best.dp
+    options = f"to plan it alone, add {_options(best, best.dp if own else 1)}"
+    if best.verdict != "holds":
+        return f"no row surely holds them, so there is no launch command; the first: {options}"
+    if own:
+        return f"planned below: {best.gpus} x {words.plain(best.gpu)}; {options}"
+    one = f"one of {best.dp} servers that share the requests, {best.gpus // best.dp} x {words.plain(best.gpu)}"
+    return f"planned below: {one}; {options} --users {value.ask.users}"
+
+
+def _kinds(found: Candidates, value: Plan) -> list[RenderableType]:
+    """What was asked for and not tried, with the reason."""
+    if not found.not_run:
+        return []
+    engine = f"{words.plain(value.engine.name)} {words.plain(value.engine.version)}"
+    missing = "; ".join(f"{_some(each.gpus)} ({words.plain(each.reason)})" for each in found.not_run)
+    return [note(f"not tried, {engine} is not known to run on them: {missing}")]
+
+
+def _some(names: tuple[str, ...]) -> str:
+    shown, more = names[:_NAMES], len(names) - _NAMES
+    return words.plain(", ".join(shown)) + (f" and {more} more" if more > 0 else "")
+
+
+def _rows(found: Candidates, *, order: str, long: bool = False) -> list[RenderableType]:
+    """The table, with a column for the context where `long`, and what its words mean."""
     priced = found.sorted_by == "price"
-    long = len({row.context for row in found.rows}) > 1
     columns = [left("GPUs", wraps=False), left("split"), left("cache", wraps=False)]
     columns += [right("context")] if long else []
     columns += [right("at once"), right("$ an hour" if priced else "memory"), left("verdict", wraps=False)]
@@ -43,19 +96,20 @@ def _rows(found: Candidates) -> list[RenderableType]:
         cells += [f"{row.context:,}"] if long else []
         cells += [_between(row), _cost(row, priced), _HOLDS[row.verdict]]
         body.add_row(*map(Text, cells))
-    order = "cheapest first" if priced else "least memory first; give --price GPU=USD to sort by cost"
     more = f"{words.counted(found.left_out, 'more row')} (--limit); " if found.left_out else ""
-    legend = [note(_LEGEND)] if any(row.kind == "estimated" for row in found.rows) else []
-    return [
-        body,
-        *legend,
-        note(f"{more}{found.gpus_tried} kinds of GPU tried, up to {found.most_gpus} of each; {order}"),
-    ]
+    tried = f"{found.gpus_tried:,} {'kind' if found.gpus_tried == 1 else 'kinds'} of GPU tried"
+    legend = [note(_legend(found))] if any(row.kind == "estimated" for row in found.rows) else []
+    return [body, *legend, note(f"{more}{tried}, up to {found.most_gpus} of each; {order}")]
 
 
-def _options(row: Candidate) -> str:
+def _legend(found: Candidates) -> str:
+    what = words.counted(found.users, "request")
+    return f"holds: {what} at both ends of the estimate's range; may hold: at its middle, not at its low end"
+
+
+def _options(row: Candidate, replicas: int) -> str:
     """The options that plan a candidate. Replicas are servers of their own for engines without --dp."""
-    sizes = (("tp", row.tp), ("pp", row.pp), ("dcp", row.dcp))
+    sizes = (("tp", row.tp), ("pp", row.pp), ("dp", replicas), ("dcp", row.dcp))
     split = [f"--{name} {size}" for name, size in sizes if size > 1]
     return words.plain(" ".join([f"--gpu {row.gpu}", *split, f"--kv-dtype {row.kv_dtype}"]))
 
