@@ -154,6 +154,14 @@ def _cell(line: ContextLine | None) -> str:
     return f"{size(line.bytes_per_sequence)}{many}"
 
 
+def _change(value: Plan) -> str | None:
+    """What the refused command lacks, when another cache dtype is all that it takes."""
+    if value.verdict.code != "fits_with_smaller_dtype":
+        return None
+    fits = next((line.kv_dtype for line in value.alternatives if line.fits and line.kv_dtype != value.kv.dtype), None)
+    return None if fits is None else f"it starts with --kv-dtype {words.plain(fits)}: add it here for that command"
+
+
 def _launch(value: Plan) -> list[RenderableType]:
     launch = value.launch
     parts: list[RenderableType] = []
@@ -164,7 +172,7 @@ def _launch(value: Plan) -> list[RenderableType]:
             heading("Launch" if fits else "Launch, once the plan fits: the engine refuses this as it is"),
             command,
         ]
-        parts += [note(words.plain(launch.lacks))] if launch.lacks else []
+        parts += [note(text) for text in (_change(value), launch.lacks and words.plain(launch.lacks)) if text]
     for name, content in launch.files.items():
         body = Text(words.plain(content).rstrip(), no_wrap=True, overflow="ignore")
         parts += [heading(f"File {words.plain(name)}"), body]
