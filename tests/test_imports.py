@@ -29,6 +29,7 @@ ORDER = [
         "supervisor",
     },
     {"speed", "calibration"},
+    {"ranges"},
     {"planning", "launch", "load", "symptoms"},
     {"attach", "sizing", "deploy", "flagcheck"},
     {"grid"},

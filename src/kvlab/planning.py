@@ -7,24 +7,23 @@ from typing import NamedTuple
 
 import msgspec
 
-from kvlab import calibration, engines, overhead, tables
+from kvlab import calibration, engines, overhead, ranges, tables
 from kvlab.core import budget
 from kvlab.core.engine import Carved, Deployment, Gpu, Planner
 from kvlab.core.model import Doubt, Origin, Weights
 from kvlab.core.plan import (
     Ask,
     EngineId,
-    Expected,
     Launch,
     LedgerLine,
     Plan,
 )
 from kvlab.core.sizing import LongestContext
 from kvlab.core.speed import Speed
-from kvlab.core.units import GIB, size
+from kvlab.core.units import GIB
 from kvlab.request import beside_others, settled
 from kvlab.source import Loaded
-from kvlab.verdict import judge
+from kvlab.verdict import Around, judge
 
 WEIGHT_FILES = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 """Endings of files that an engine loads weights from."""
@@ -47,12 +46,19 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
     Raises KvlabError for a request that cannot be planned, naming what to change.
     """
     identity = engines.engine(ask.engine)
-    prepared = prepare(loaded, ask)
+    prepared, carved, usual = _carved(loaded, ask)
     planner, deployment, ask = prepared.planner, prepared.deployment, prepared.deployment.ask
-    carved = planner.carve(deployment)
     ends = _ends(prepared)
     dtypes = tables.dtypes(planner, carved.kv.dtype)
     alternatives = tuple(found for dtype in dtypes if (found := tables.alternative(planner, deployment, carved, dtype)))
+    around = Around(
+        kv_flag=identity.kv_flag,
+        pool=prepared.pool,
+        low=ends[0] if ends else None,
+        most=_most(prepared),
+        usual=usual,
+        moves=planner.moves(deployment, carved) if planner.moves is not None else (),
+    )
     return Plan(
         source=loaded.origin,
         engine=EngineId(identity.name, ask.engine_version or identity.version),
@@ -62,16 +68,44 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
         capacity=carved.capacity,
         alternatives=alternatives,
         contexts=tuple(tables.contexts(planner, deployment, carved, dtypes)),
-        verdict=judge(deployment, carved, alternatives, identity.kv_flag, weights_known=deployment.weights is not None),
+        verdict=judge(deployment, carved, alternatives, around),
         launch=_launch(deployment, carved, loaded.origin, source),
-        expects=_expects(prepared.pool, carved, ends),
-        doubts=(*loaded.doubts, *carved.doubts, *prepared.doubts, *_range_doubt(prepared.pool, carved, ends)),
+        expects=ranges.expects(prepared.pool, carved, ends),
+        doubts=(
+            *loaded.doubts,
+            *carved.doubts,
+            *prepared.doubts,
+            *ranges.doubt(prepared.pool, carved, ends, ask, _most(prepared)),
+        ),
         ask=ask,
         longest_context=_longest(prepared, carved, dtypes),
         speed=_speed(loaded, prepared, carved),
         capacity_low=ends[0].capacity if ends else None,
         capacity_high=ends[1].capacity if ends else None,
     )
+
+
+def _carved(loaded: Loaded, ask: Ask) -> tuple[Prepared, Carved, int | None]:
+    """The request carved; with the scheduler's limit raised where more users than its default are meant and fit.
+
+    The last value is that default, where it was raised.
+    """
+    prepared = prepare(loaded, ask)
+    carved = prepared.planner.carve(prepared.deployment)
+    usual, users = _most(prepared), ask.users
+    if usual is None or users is None or ask.max_num_seqs is not None or carved.capacity is None:
+        return prepared, carved, None
+    wanted = min(-(-users // ask.dp), int(carved.capacity.max_concurrency))
+    if wanted <= usual:
+        return prepared, carved, None
+    raised = prepare(loaded, msgspec.structs.replace(ask, max_num_seqs=wanted))
+    return raised, raised.planner.carve(raised.deployment), usual
+
+
+def _most(prepared: Prepared) -> int | None:
+    """Requests that one replica's scheduler runs together; None: as many as the cache holds."""
+    ask, most = prepared.deployment.ask, prepared.planner.most_requests
+    return ask.max_num_seqs or (most(ask, prepared.deployment.gpu) if most else None)
 
 
 def prepare(loaded: Loaded, ask: Ask, gpu: Gpu | None = None, planner: Planner | None = None) -> Prepared:
@@ -202,7 +236,7 @@ def _longest(prepared: Prepared, carved: Carved, dtypes: tuple[str, ...]) -> tup
 
 
 def _speed(loaded: Loaded, prepared: Prepared, carved: Carved) -> Speed | None:
-    if prepared.deployment.gpu is None or carved.capacity is None:
+    if prepared.deployment.gpu is None or carved.capacity is None or prepared.deployment.pool_bytes == 0:
         return None
     from kvlab.speed import expected
 
@@ -219,48 +253,3 @@ def _ends(prepared: Prepared) -> tuple[Carved, Carved] | None:
         for end in (pool.low, pool.high)
     )
     return low, high
-
-
-def _range_doubt(pool: LedgerLine | None, carved: Carved, ends: tuple[Carved, Carved] | None) -> tuple[Doubt, ...]:
-    """A pool that is only estimated, when an end of its range changes the answer."""
-    if pool is None or ends is None or carved.capacity is None:
-        return ()
-
-    def holds(found: Carved, room: int) -> bool:
-        enough = found.capacity is not None and found.capacity.longest_request_tokens >= carved.context
-        return enough and not tables.over(found, max(0, room))
-
-    if holds(carved, pool.bytes) == holds(ends[0], pool.low) == holds(ends[1], pool.high):
-        return ()
-    text = (
-        f"the pool is an estimate between {size(max(0, pool.low))} and {size(pool.high)}: {carved.context:,} tokens fit"
-        " at one end and not at the other; kvlab check --learn of a first start tells"
-    )
-    return (Doubt("pool", text),)
-
-
-def _expects(pool: LedgerLine | None, carved: Carved, ends: tuple[Carved, Carved] | None) -> tuple[Expected, ...]:
-    """What the log will say. Numbers that follow from an estimated pool are expected anywhere within its range.
-
-    An engine calls what follows from the ledger estimated; where every line of it was given, the number is computed.
-    """
-    if ends is not None:
-        others = [other for end in ends for other in end.expects]
-        return tuple(_ranged(row, others) for row in carved.expects)
-    if pool is None:
-        return carved.expects
-    return tuple(
-        msgspec.structs.replace(row, kind="computed") if row.kind == "estimated" and row.low is None else row
-        for row in carved.expects
-    )
-
-
-def _ranged(row: Expected, others: list[Expected]) -> Expected:
-    """`row` with the range that the same row has at the ends of the pool's."""
-    value = row.value
-    found = [other.value for other in others if other.name == row.name and not isinstance(other.value, str)]
-    if isinstance(value, str) or all(other == value for other in found):
-        return row
-    low, high = min(value, *found), max(value, *found)
-    spread = max(high - value, value - low)
-    return msgspec.structs.replace(row, tolerance=row.tolerance + spread, kind="estimated", low=low, high=high)

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from kvlab.core.engine import Carved, Deployment
-from kvlab.core.plan import Alternative, Ask, Capacity, Move, Verdict
+from kvlab.core.plan import MAY_FIT, Alternative, Ask, Capacity, LedgerLine, Move, Verdict
 from kvlab.core.units import size
 
 
-def judge(
-    deployment: Deployment, carved: Carved, alternatives: tuple[Alternative, ...], kv_flag: str, *, weights_known: bool
-) -> Verdict:
+class Around(NamedTuple):
+    """What a verdict rests on beside the carved deployment."""
+
+    kv_flag: str
+    """The engine's flag for the cache dtype."""
+    pool: LedgerLine | None = None
+    """The ledger's last line, which may be below zero."""
+    low: Carved | None = None
+    """The deployment at the low end of an estimated pool."""
+    most: int | None = None
+    """Requests that one replica's scheduler runs together; None: as many as the cache holds."""
+    usual: int | None = None
+    """The same without a flag, where the launch command raises it."""
+    moves: tuple[Move, ...] = ()
+    """Moves that only this engine has."""
+
+
+def judge(deployment: Deployment, carved: Carved, alternatives: tuple[Alternative, ...], around: Around) -> Verdict:
     """Whether one request of the planned context fits, and what to change."""
-    found = _judged(deployment, carved, alternatives, kv_flag, weights_known=weights_known)
+    found = _judged(deployment, carved, alternatives, around)
     beside = _beside(deployment.ask)
     return msgspec.structs.replace(found, text=found.text + beside) if beside else found
 
@@ -25,32 +42,22 @@ def _beside(ask: Ask) -> str:
     return f"; the GPU is shared: {' and '.join(stated)} left to other programs (--share)" if stated else ""
 
 
-def _judged(
-    deployment: Deployment, carved: Carved, alternatives: tuple[Alternative, ...], kv_flag: str, *, weights_known: bool
-) -> Verdict:
+def _judged(deployment: Deployment, carved: Carved, alternatives: tuple[Alternative, ...], around: Around) -> Verdict:
     capacity, context, dtype = carved.capacity, carved.context, carved.kv.dtype
     pool = deployment.pool_bytes
     smaller = _smaller(alternatives, carved)
     if pool is not None and pool <= 0:
-        return Verdict(
-            "does_not_fit",
-            "no room for a cache: weights and overhead take all the memory that the engine may claim",
-            (
-                Move("use a smaller or quantised model", None),
-                Move("split it over more GPUs", None),
-                Move("raise --util when nothing else runs on this GPU", None),
-            ),
-        )
+        return _no_room(deployment, around.pool)
     if capacity is None or (pool is None and deployment.ask.pool_gib is None):
-        return _without_pool(deployment, carved, weights_known=weights_known)
+        return _without_pool(deployment, carved)
     over = pool is not None and capacity.pool_bytes > pool
     holding = [other.kv_dtype for other in alternatives if other.fits and other.kv_dtype != dtype]
     if capacity.longest_request_tokens >= context and not over:
         return Verdict(
             "fits",
-            _fits_text(deployment, carved, smaller),
-            _more_room(deployment, carved, smaller),
-            holds_users=_holds_users(deployment, capacity),
+            _fits_text(deployment, carved, smaller, around),
+            (*around.moves, *_more_room(deployment, carved, smaller)),
+            holds_users=_holds_users(deployment, capacity, around.most),
         )
     if over:
         assert pool is not None
@@ -60,15 +67,33 @@ def _judged(
         only = "only " if len(holding) == 1 else ""
         text = (
             f"{dtype} ends at {longest:,} tokens and {only}{' or '.join(holding)} holds {context:,}:"
-            f" add --kv-dtype {holding[0]} (the engine's {kv_flag})"
+            f" add --kv-dtype {holding[0]} (the engine's {around.kv_flag})"
         )
-        return Verdict("fits_with_smaller_dtype", text, _more_room(deployment, carved, smaller))
+        return Verdict("fits_with_smaller_dtype", text, (*_more_room(deployment, carved, smaller), *around.moves))
     text = (
         f"not even one request of {context:,} tokens fits: the pool of {size(capacity.pool_bytes)} ends at"
         f" {longest:,} tokens; shorten the context or take a larger GPU"
     )
     shorten = Move(f"lower --context to {longest:,}", None)
-    return Verdict("does_not_fit", text, (shorten, *_more_room(deployment, carved, smaller)))
+    moves = (shorten, *around.moves, *_more_room(deployment, carved, smaller))
+    return Verdict("does_not_fit", text, moves)
+
+
+def _no_room(deployment: Deployment, pool: LedgerLine | None) -> Verdict:
+    """Weights and overhead alone are more than the engine may claim."""
+    missing = -pool.bytes if pool is not None else 0
+    over = f"{size(missing)} more than" if missing else "all the memory that"
+    text = f"no room for a cache: weights and overhead take {over} the engine may claim"
+    if pool is not None and pool.high > 0:
+        text += f" (at the high end of the estimate {size(pool.high)} are left)"
+    moves = [Move("use a smaller or quantised model", None), Move("split it over more GPUs", None)]
+    gpu, share, most = deployment.gpu, deployment.share, deployment.most_share
+    gained = 0.0
+    if gpu is not None and share is not None and most is not None and deployment.share_of == "all":
+        gained = (most - share) * gpu.usable_bytes
+    if missing < gained:
+        moves.append(Move("raise --util when nothing else runs on this GPU", None))
+    return Verdict("does_not_fit", text, tuple(moves))
 
 
 def _over(deployment: Deployment, carved: Carved, pool: int, holding: list[str]) -> Verdict:
@@ -87,19 +112,18 @@ def _over(deployment: Deployment, carved: Carved, pool: int, holding: list[str])
     return Verdict("does_not_fit", text, tuple(moves))
 
 
-def _together(deployment: Deployment, capacity: Capacity) -> float:
-    """Requests that run at once on all replicas, as the pool and the scheduler's own limit allow."""
-    limit = deployment.ask.max_num_seqs
-    each = capacity.max_concurrency if limit is None else min(capacity.max_concurrency, limit)
+def _together(deployment: Deployment, capacity: Capacity, most: int | None) -> float:
+    """Requests that run at once on all replicas, as the pool and the scheduler's limit allow."""
+    each = capacity.max_concurrency if most is None else min(capacity.max_concurrency, most)
     return each * deployment.ask.dp
 
 
-def _holds_users(deployment: Deployment, capacity: Capacity) -> bool | None:
+def _holds_users(deployment: Deployment, capacity: Capacity, most: int | None) -> bool | None:
     users = deployment.ask.users
-    return None if users is None else _together(deployment, capacity) >= users
+    return None if users is None else _together(deployment, capacity, most) >= users
 
 
-def _without_pool(deployment: Deployment, carved: Carved, *, weights_known: bool) -> Verdict:
+def _without_pool(deployment: Deployment, carved: Carved) -> Verdict:
     capacity = carved.capacity
     if capacity is not None:
         text = (
@@ -107,34 +131,55 @@ def _without_pool(deployment: Deployment, carved: Carved, *, weights_known: bool
         )
     elif deployment.gpu is None and deployment.ask.pool_gib is None:
         text = "no GPU and no pool given, so only costs are known; add --gpu NAME or --pool-gib X"
-    elif not weights_known:
+    elif deployment.weights is None:
         text = "the weights are unknown, and with them the pool; add --weights-gib X or --pool-gib X"
     else:
         text = "the pool is known, but not how this engine divides it for this model (see the doubts)"
     return Verdict("unknown", text)
 
 
-def _fits_text(deployment: Deployment, carved: Carved, smaller: list[Alternative]) -> str:
-    capacity, users = carved.capacity, deployment.ask.users
+def _fits_text(deployment: Deployment, carved: Carved, smaller: list[Alternative], around: Around) -> str:
+    """How many requests run, the bad news first."""
+    capacity = carved.capacity
     assert capacity is not None
     asked = deployment.ask.context
     shared = asked is not None and carved.context < asked
     what = f"requests of {carved.context:,}" if shared else "the target"
     many = f"{capacity.max_concurrency:.2f} requests of {carved.context:,} tokens at once"
-    text = f"the {carved.kv.dtype} cache holds {what + ' tokens' if shared else what + ' context'}: {many}"
+    first = _first_words(deployment, carved, around)
+    text = f"{first}the {carved.kv.dtype} cache holds {what + ' tokens' if shared else what + ' context'}: {many}"
     if shared:
         text += f" (the {asked:,} of --context are shared by the slots; --users gives each request all of them)"
     if deployment.ask.dp > 1:
         text += f" in each of {deployment.ask.dp} replicas"
-    limit = deployment.ask.max_num_seqs
-    if limit is not None and limit < capacity.max_concurrency:
-        text += f", of which --max-num-seqs lets {limit} run"
-    if users is not None and _together(deployment, capacity) < users:
-        text += f", not the {users} users asked for (the others wait)"
+    if around.most is not None and around.most < capacity.max_concurrency:
+        default = "" if deployment.ask.max_num_seqs is not None else "the default of "
+        text += f", of which {default}--max-num-seqs lets {around.most} run"
+    if around.usual is not None:
+        text += f" (it is {around.usual} by default, and the launch command raises it)"
     best = next((other for other in smaller if (other.max_concurrency or 0) > capacity.max_concurrency), None)
     if best is not None:
         text += f"; {best.kv_dtype} buys concurrency ({best.max_concurrency:.2f})"
     return text
+
+
+def _first_words(deployment: Deployment, carved: Carved, around: Around) -> str:
+    """What speaks against a plan that fits by its middle figures; "" when nothing does."""
+    low, users = around.low, deployment.ask.users
+    assert carved.capacity is not None
+    if users is not None and not _holds_users(deployment, carved.capacity, around.most):
+        runs = int(_together(deployment, carved.capacity, around.most))
+        return f"one request, not the {users} users asked for ({runs} run at once, the others wait): "
+    if low is None or low.capacity is None or around.pool is None:
+        return ""
+    over = low.capacity.pool_bytes > max(0, around.pool.low)
+    if low.capacity.longest_request_tokens < carved.context or over:
+        held = "" if over else f", which holds {low.capacity.longest_request_tokens:,} tokens"
+        return f"{MAY_FIT}not at the low end of the pool's range{held}: "
+    if users is not None and not _holds_users(deployment, low.capacity, around.most):
+        runs = int(_together(deployment, low.capacity, around.most))
+        return f"{MAY_FIT}at the low end of the pool's range {runs} of the {users} users: "
+    return ""
 
 
 def _smaller(alternatives: tuple[Alternative, ...], carved: Carved) -> list[Alternative]:

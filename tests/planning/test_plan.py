@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from kvlab import api
 from kvlab.core.errors import BadInput, KvlabError, UnknownGpu
 from kvlab.core.units import GIB
-from kvlab.reporting import planned
+from kvlab.reporting import planned, terminal
 
 
 def test_the_worked_example_of_a_24_gib_card(qwen: Path) -> None:
@@ -315,3 +318,52 @@ def test_a_release_without_a_word_for_bfloat16_still_stores_it(qwen: Path, versi
     assert plan.layout[0].bytes_per_token == 147456
     with pytest.raises(BadInput, match="no --kv-cache-dtype 'bfloat16'"):
         api.plan(qwen, engine_version=version, kv_dtype="bfloat16")
+
+
+def test_more_users_than_vllms_default_are_asked_for_in_the_command(qwen: Path) -> None:
+    """vLLM runs 256 sequences on an A100 unless told otherwise (arg_utils.py of 0.32), whatever the cache holds."""
+    plan = api.plan(qwen, gpu="a100-80gb", context=4096, kv_dtype="int4_per_token_head", users=300)
+    argv = plan.launch.argv
+    assert argv[argv.index("--max-num-seqs") + 1] == "300"
+    assert plan.verdict.holds_users is True
+    assert "256 by default" in plan.verdict.text
+    alone = api.plan(qwen, gpu="a100-80gb", context=4096, kv_dtype="int4_per_token_head")
+    assert "--max-num-seqs" not in alone.launch.argv
+    assert "the default of --max-num-seqs lets 256 run" in alone.verdict.text
+
+
+def test_the_first_words_say_what_speaks_against_it(qwen: Path) -> None:
+    few = api.plan(qwen, pool_gib=40, context=8192, users=40)
+    assert few.verdict.text.startswith("one request, not the 40 users asked for (35 run at once")
+    for engine in ("tensorrt-llm", "lmdeploy"):
+        plan = api.plan(qwen, engine=engine, gpu="rtx4090-24gb", context=32768)
+        assert plan.verdict.code == "fits"
+        assert plan.capacity_low is not None
+        assert plan.capacity_low.max_concurrency < 1
+        assert plan.verdict.text.startswith("may fit, not at the low end")
+        assert planned.headline(plan)[0] == "May fit"
+
+
+def test_users_that_the_low_end_does_not_hold_are_a_doubt(qwen: Path) -> None:
+    plan = api.plan(qwen, gpu="rtx4090-24gb", context=4096)
+    assert plan.capacity_low is not None
+    assert plan.capacity is not None
+    between = int((plan.capacity_low.max_concurrency + plan.capacity.max_concurrency) / 2)
+    assert plan.capacity_low.max_concurrency < between < plan.capacity.max_concurrency
+    asked = api.plan(qwen, gpu="rtx4090-24gb", context=4096, users=between)
+    assert asked.verdict.text.startswith("may fit, at the low end")
+    assert "pool" in [doubt.key for doubt in asked.doubts]
+
+
+def test_weights_far_beyond_the_memory_get_no_figures_of_a_cache(qwen: Path) -> None:
+    plan = api.plan(qwen, gpu="h100-80gb", weights_gib=130, context=4096)
+    assert plan.speed is None
+    assert not any("--util" in move.text for move in plan.verdict.moves)
+    out = io.StringIO()
+    terminal.show(terminal.plan(plan), Console(file=out, width=120))
+    text = out.getvalue()
+    assert "are missing" in text
+    assert not re.search(r"^requests at once", text, re.MULTILINE)
+    assert not re.search(r"pool +-", text)
+    near = api.plan(qwen, gpu="h100-80gb", weights_gib=68, context=4096)
+    assert any("--util" in move.text for move in near.verdict.moves)

@@ -10,7 +10,7 @@ import msgspec
 from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt, Model, Weights
 from kvlab.core.observation import Failure, Observation, Said
-from kvlab.core.plan import Ask, Capacity, Expected, KvCost, Launch, LedgerLine
+from kvlab.core.plan import Ask, Capacity, Expected, KvCost, Launch, LedgerLine, Move
 from kvlab.core.taken import Taken
 
 ShareOf = Literal["all", "free"]
@@ -108,6 +108,8 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
     """A request as it would be asked for alone; None: only its length matters to the engine."""
     same_pool: Callable[[Deployment, Carved, str], Deployment] | None = None
     """(deployment, carved, dtype) -> the same memory stored in another dtype; None: only the dtype changes."""
+    moves: Callable[[Deployment, Carved], tuple[Move, ...]] | None = None
+    """What makes more room on this engine alone, with the tokens that it buys."""
     share_of: ShareOf = "all"
     """What `default_util` and `--util` are a share of."""
     most_share: float | None = 0.95

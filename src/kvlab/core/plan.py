@@ -139,6 +139,10 @@ class Move(msgspec.Struct, frozen=True):
     gain_tokens: int | None
 
 
+MAY_FIT = "may fit, "
+"""How the text of a verdict begins that holds for the middle of an estimate and not for its low end."""
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """Whether one request of the asked context fits."""
 

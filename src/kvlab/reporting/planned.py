@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kvlab.core.model import Kind
-from kvlab.core.plan import Capacity, LedgerLine, Move, Plan
+from kvlab.core.plan import MAY_FIT, Capacity, LedgerLine, Move, Plan
 from kvlab.core.units import size
 from kvlab.reporting import words
 
@@ -26,6 +26,23 @@ class Told(NamedTuple):
         """All of it for a terminal: "4.11 (estimated, 3.28 to 4.40)"."""
         between = f", {self.between}" if self.between else ""
         return f"{self.text} ({self.kind}{between})"
+
+
+def headline(plan: Plan) -> tuple[str, str]:
+    """The verdict's head and the sentence after it: "May fit" where the low end of the range says no."""
+    code, text = plan.verdict.code, plan.verdict.text
+    if code == "fits" and text.startswith(MAY_FIT):
+        return "May fit", text.removeprefix(MAY_FIT)
+    return words.VERDICTS[code], text
+
+
+def missing(plan: Plan) -> str | None:
+    """What weights and overhead take beyond the memory, "none: 62.28 GiB are missing"; None when there is a pool."""
+    line = pool_line(plan)
+    if line is None or line.bytes > 0:
+        return None
+    left = f"; {size(line.high)} at the high end of the estimate" if line.high > 0 else ""
+    return f"none: {size(-line.bytes)} are missing{left}"
 
 
 def pool_line(plan: Plan) -> LedgerLine | None:
@@ -54,11 +71,15 @@ def tokens(plan: Plan, capacity: Capacity) -> Told:
 
 def concurrency(plan: Plan, capacity: Capacity) -> Told:
     """Requests of the planned context at once."""
+    if round(capacity.max_concurrency, 2) == 0:
+        return Told("none", _told("max_concurrency", "", plan, 2).kind, "")
     return _told("max_concurrency", f"{capacity.max_concurrency:,.2f}", plan, 2)
 
 
 def between(line: LedgerLine) -> str:
-    """The range of a ledger line, "-7 to -1 GiB"; "" when it is exact."""
+    """The range of a ledger line, "-7 to -1 GiB"; "" when it is exact, and for a pool that is none."""
+    if line.name == "pool" and line.bytes <= 0:
+        return ""
     return "" if line.low == line.high else words.span(line.low, line.high, "bytes")
 
 

@@ -30,8 +30,10 @@ _CONTEXT_DTYPES = 3
 def plan(value: Plan) -> RenderableType:
     """All of a plan, verdict first."""
     verdict = value.verdict
+    head, text = ("Which GPUs", verdict.text) if value.candidates is not None else planned.headline(value)
+    roomy = planned.missing(value) is None
     parts: list[RenderableType] = [
-        verdict_line(verdict.code, _head(value), words.plain(verdict.text)),
+        verdict_line(verdict.code, head, words.plain(text)),
         note(_subject(value)),
         heading("Cache"),
         facts(_cost(value)),
@@ -41,7 +43,7 @@ def plan(value: Plan) -> RenderableType:
         parts += [heading(f"Memory of {planned.place(value)}"), _ledger(value.ledger)]
         guesses = planned.replaceable(value)
         parts += [note(guesses)] if guesses else []
-    if value.alternatives and value.capacity is not None:
+    if value.alternatives and value.capacity is not None and roomy:
         parts += [
             heading(f"The same pool with another cache dtype ({planned.of_alternatives(value)})"),
             _alternatives(value.alternatives),
@@ -56,10 +58,6 @@ def plan(value: Plan) -> RenderableType:
     return Group(*parts, *_launch(value))
 
 
-def _head(value: Plan) -> str:
-    return "Which GPUs" if value.candidates is not None else words.VERDICTS[value.verdict.code]
-
-
 def _subject(value: Plan) -> str:
     revision = f" at {words.plain(value.source.revision)}" if value.source.revision else ""
     source = f"{words.plain(value.source.name)} ({value.source.kind}{revision})"
@@ -71,7 +69,10 @@ def _cost(value: Plan) -> list[tuple[str, str]]:
     rows = [("cache dtype", words.plain(kv.dtype)), ("one token", f"{size(kv.bytes_per_token)} (computed)")]
     if kv.bytes_per_sequence is not None and kv.context is not None:
         rows.append((f"one request of {kv.context:,} tokens", f"{size(kv.bytes_per_sequence)} (computed)"))
-    if value.capacity:
+    missing = planned.missing(value)
+    if missing is not None:
+        rows.append(("pool", missing))
+    elif value.capacity:
         rows += _capacity(value, value.capacity)
     else:
         rows.append(("pool", "unknown: the verdict says why"))
@@ -97,13 +98,11 @@ def _ledger(lines: tuple[LedgerLine, ...]) -> Sheet:
     body = table(left("line"), right("amount"), left("where it comes from"), left("because"))
     for line in lines:
         origin = ", ".join(filter(None, (line.kind, planned.between(line))))
-        strong = "bold" if line.name == "pool" else ""
-        body.add_row(
-            Text(words.label(line.name), style=strong),
-            Text(size(line.bytes), style=strong),
-            Text(origin),
-            Text(words.plain(line.because)),
-        )
+        strong, name = ("bold", "pool") if line.name == "pool" else ("", words.label(line.name))
+        amount, because = size(line.bytes), words.plain(line.because)
+        if line.name == "pool" and line.bytes <= 0:
+            name, amount, because = "missing", size(-line.bytes), "there is no room for a cache"
+        body.add_row(Text(name, style=strong), Text(amount, style=strong), Text(origin), Text(because))
     return body
 
 
