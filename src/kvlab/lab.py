@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 
 import msgspec
 
@@ -58,6 +58,23 @@ class Lab:
         self.save(name, made)
         return made
 
+    def _lock(self) -> IO[bytes]:
+        """The file that one process locks: neither a link, which may lead to a file of the user, nor a pipe."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            return os.fdopen(os.open(self.folder / _LOCK, flags, 0o666), "rb")
+        except OSError as error:
+            raise BadInput(
+                f"cannot work in {self.folder}: {error.strerror} ({error.filename}); choose another --lab"
+            ) from None
+
+    def _spec(self, kind: type[T]) -> T:
+        try:
+            return store.read(self.folder / SPEC, kind, "lab file")
+        except BadInput as problem:
+            raise BadInput(f"{problem}; choose another --lab, or delete {self.folder}") from None
+
     @contextmanager
     def claimed(self, spec: msgspec.Struct, *, may_change: frozenset[str] = frozenset()) -> Iterator[None]:
         """Holds the lab for one process and one experiment.
@@ -65,14 +82,13 @@ class Lab:
         Raises BadInput when another kvlab works in it, or when it holds an experiment whose settings differ in more
         than the fields of `may_change`.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / _LOCK).open("w") as lock:
+        with self._lock() as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise BadInput(f"another kvlab works in {self.folder}; wait for it, or choose another --lab") from None
             if self.has(SPEC):
-                changed = _changed(self.load(SPEC, type(spec)), spec)
+                changed = _changed(self._spec(type(spec)), spec)
                 if changed.keys() - may_change:
                     raise BadInput(
                         f"{self.folder} holds an experiment with other settings ({_first(changed, may_change)}); choose"
