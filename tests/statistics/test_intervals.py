@@ -165,3 +165,10 @@ def test_an_interval_of_an_abba_experiment_covers_the_truth(between_runs: float,
         assert found.high is not None
         covered += found.low <= 0.2 <= found.high
     assert 0.90 <= covered / 300 <= 0.99
+
+
+def test_any_whole_number_is_a_seed() -> None:
+    values = [1.0, 2.0, 4.0, 3.0, 5.0, 9.0]
+    found = {seed: bootstrap_interval(values, seed=seed) for seed in (-1, -2, -1, 10**30)}
+    assert all(found.values())
+    assert found[-1] == bootstrap_interval(values, seed=-1)

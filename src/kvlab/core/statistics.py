@@ -81,7 +81,7 @@ def bootstrap_interval(
     import numpy as np
 
     data = np.asarray(values, dtype=float)
-    drawn = _resampled([data[None, :]], statistic, np.random.default_rng(seed), resamples)[0][:, 0]
+    drawn = _resampled([data[None, :]], statistic, _generator(seed), resamples)[0][:, 0]
     low, high = _bounds(drawn, len(data))
     return Interval(float(_reduce(data[None, :], statistic)[0]), low, high)
 
@@ -128,7 +128,7 @@ def bootstrap_change(
         return Change(change, None, None)
     import numpy as np
 
-    rng = np.random.default_rng(seed)
+    rng = _generator(seed)
     one, two = np.asarray(a, dtype=float)[None, :], np.asarray(b, dtype=float)[None, :]
     if paired:
         both = _resampled([np.concatenate([one, two])], statistic, rng, resamples)[0]
@@ -182,7 +182,7 @@ def block_change(
     freedom = len(runs) - 2
     if freedom < 1 or (values <= 0).any() or 1 < prompts < MINIMUM[statistic]:
         return Change(change, None, None)
-    rng = np.random.default_rng(seed)
+    rng = _generator(seed)
     drawn = (
         _resampled([runs], statistic, rng, resamples)[0] if prompts > 1 else np.repeat(values[None, :], resamples, 0)
     )
@@ -215,6 +215,13 @@ def _reduce(values: Array, statistic: Statistic) -> Array:
     else:
         reduced = np.quantile(values, 0.99, axis=-1)
     return np.asarray(reduced, dtype=float)
+
+
+def _generator(seed: int) -> np.random.Generator:
+    """numpy takes no negative seed, which loads and schedules do: it would fail after the last run."""
+    import numpy as np
+
+    return np.random.default_rng(seed if seed >= 0 else [1, -seed])
 
 
 def _resampled(groups: list[Array], statistic: Statistic, rng: np.random.Generator, resamples: int) -> list[Array]:
