@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 LLAMA_70B = Path(__file__).parents[1] / "golden" / "configs" / "meta-llama__Llama-3.1-70B.json"
+LLAMA_8B = LLAMA_70B.with_name("meta-llama__Llama-3.1-8B.json")
 
 
 @pytest.fixture
@@ -19,10 +20,10 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def plan(home: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+def plan(home: Path, *words: str | Path, model: Path = LLAMA_70B) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "XDG_CONFIG_HOME": str(home), "XDG_CACHE_HOME": str(home), "COLUMNS": "80", "NO_COLOR": "1"}
     env.pop("KVLAB_PRICES", None)
-    argv = [sys.executable, "-m", "kvlab", "plan", str(LLAMA_70B), *map(str, words)]
+    argv = [sys.executable, "-m", "kvlab", "plan", str(model), *map(str, words)]
     return subprocess.run(argv, capture_output=True, text=True, timeout=120, env=env)
 
 
@@ -51,6 +52,40 @@ def test_the_screen_shows_one_table_with_its_legend(home: Path) -> None:
     headline, hint = text.partition("Cache")[0], text.partition("to plan it alone, add ")[2]
     assert f"{hint.split()[1]} (" in " ".join(headline.split())
     assert max(map(len, text.partition("What serves")[2].partition("Cache of one")[0].splitlines())) <= 80
+
+
+def test_one_is_written_in_the_singular_and_what_is_not_tried_is_named(home: Path) -> None:
+    done = plan(home, "--users", "1", "--context", "8k", "--gpu", "h200-141gb,v100*,m3-max-36gb")
+    text = " ".join(done.stdout.split())
+    assert "What serves 1 request of 8,192 tokens" in text
+    assert "1 kind of GPU tried" in text
+    assert "not known to run on them: v100-16gb, v100-32gb (compute capability below 7.5); m3-max-36gb (Apple" in text
+
+
+def test_the_pareto_table_of_users_has_the_context_and_says_what_holds(home: Path) -> None:
+    done = plan(home, "--users", "16", "--gpu", "h200-141gb,", "--pareto", "--context", "32k")
+    table = done.stdout.partition("What no other choice beats")[2].partition("Speed")[0]
+    text = " ".join(table.split())
+    assert "memory and dtype, among what holds 16 requests" in text
+    assert "context" in table
+    assert "32,768" in table
+    assert "holds: 16 requests at both ends" in text
+
+
+def test_a_refused_command_says_what_makes_it_start(home: Path) -> None:
+    words = ("--gpu", "l4-24gb", "--context", "32k", "--overhead-gib", "1.5")
+    launch = plan(home, *words, model=LLAMA_8B).stdout.partition("the engine refuses this as it is")[2]
+    assert "it starts with --kv-dtype fp8: add it here for that command" in " ".join(launch.split())
+    again = plan(home, *words, "--kv-dtype", "fp8", model=LLAMA_8B).stdout
+    assert "the engine refuses this as it is" not in again
+    assert "--kv-cache-dtype fp8" in again
+
+
+def test_nothing_is_written_where_nothing_holds(home: Path, tmp_path: Path) -> None:
+    done = plan(home, "--users", "64", "--context", "128k", "--gpu", "t4*", "--tp", "1", "--write", tmp_path / "deploy")
+    assert done.returncode == 2
+    assert "no command to write" in done.stderr
+    assert not (tmp_path / "deploy").exists()
 
 
 def test_prices_come_from_the_users_file(home: Path, tmp_path: Path) -> None:
