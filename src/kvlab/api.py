@@ -45,13 +45,14 @@ def plan_ask(
 ) -> Plan:
     """`plan` with the request as one value; `search` None leaves out the questions beside it."""
     from kvlab.planning import make_plan
-    from kvlab.request import checked
+    from kvlab.request import checked, suited
     from kvlab.source import load
 
     if not isinstance(source, str | PathLike):
         raise BadInput(f"the source is {type(source).__name__}, not a Hub id or a path; give the model's config.json")
     ask = checked(ask)
     loaded = load(fspath(source))
+    ask = suited(ask, loaded.origin.kind)
     if search is None:
         return make_plan(loaded, ask, fspath(source))
     from kvlab.asked import with_questions

@@ -120,7 +120,7 @@ class Experiment:
             dataset=settings.dataset,
             load=LoadSpec(concurrency=load.concurrency, rate=load.rate, seed=load.seed),
             num_prompts=load.prompts,
-            engine=settings.a.engine,
+            engine=self.plans["a"].engine.name,
             warm_up=settings.warm_up,
         )
 

@@ -50,6 +50,7 @@ def requested(options: Mapping[str, object]) -> tuple[Ask, Search]:
     flags = given.get("engine_args") or {}
     if not isinstance(flags, Mapping):
         raise BadInput(f"engine_args={shortened(repr(flags))} must be a mapping of flags to values")
+    given.setdefault("any_engine", "engine" not in given)
     given["engine_args"] = tuple(_flag(name, value) for name, value in flags.items())
     beside = {name: given.pop(name) for name in Search.__struct_fields__ if name in given}
     return checked(Ask(**given)), checked(Search(**beside))  # type: ignore[arg-type]
@@ -83,6 +84,11 @@ def checked(value: T) -> T:
         name = where.partition("[")[0].rstrip("`")
         stated = f"={shortened(repr(getattr(value, name)))}" if name in value.__struct_fields__ else ""
         raise BadInput(f"{name or 'the request'}{stated}: {what.replace('`', '')}; give another value") from None
+
+
+def suited(ask: Ask, kind: str) -> Ask:
+    """The request with llama.cpp as the engine of a GGUF file, where no engine was named."""
+    return msgspec.structs.replace(ask, engine="llamacpp") if ask.any_engine and kind == "gguf" else ask
 
 
 def settled(ask: Ask, planner: Planner) -> Ask:

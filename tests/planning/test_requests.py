@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvlab import api
+from kvlab.cli import asking
 from kvlab.core.errors import BadInput, KvlabError
 from kvlab.core.plan import Ask
 
@@ -88,3 +89,19 @@ def test_any_request_is_answered_or_refused(options: dict[str, Any], engine: str
     except KvlabError as error:
         refused = str(error)
     assert len(refused.splitlines()) <= 1
+
+
+def test_a_gguf_file_without_a_named_engine_goes_to_llamacpp(gemma: Path, qwen: Path) -> None:
+    plan = api.plan(gemma, context=2048)
+    assert (plan.ask.engine, plan.engine.name, plan.launch.argv[0]) == ("llamacpp", "llamacpp", "llama-server")
+    assert api.plan(gemma, engine="vllm", context=2048).engine.name == "vllm"
+    assert api.plan(qwen, context=2048).engine.name == "vllm"
+
+
+@pytest.mark.parametrize(
+    ("text", "gib"), [("20", 20), ("20g", 20), ("20GiB", 20), ("20 GB", 20e9 / 2**30), ("512MiB", 0.5), ("20gb", 18.63)]
+)
+def test_a_share_takes_the_usual_units(text: str, gib: float) -> None:
+    amount, unit = asking.share(text)
+    assert unit == "gib"
+    assert amount == pytest.approx(gib, rel=1e-3)

@@ -15,7 +15,9 @@ _GPU = "chip-memory, as kvlab gpus lists them: h100-80gb, rtx4090-24gb, cpu (def
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Every argument of contract `kvlab plan SOURCE`, source and --strict excepted."""
     where = parser.add_argument_group("engine and GPU")
-    where.add_argument("--engine", help="the engine, as kvlab engines lists them (default: vllm)")
+    where.add_argument(
+        "--engine", help="the engine, as kvlab engines lists them (default: vllm, and llamacpp for a .gguf)"
+    )
     where.add_argument(
         "--engine-version", help="the version whose rules and log lines apply (default: the newest known)"
     )
@@ -101,7 +103,8 @@ def ask(options: argparse.Namespace) -> Ask:
 
     given = vars(options)
     native = given["context"] in (None, "native")
-    names = set(Ask.__struct_fields__) - {"context", "engine_args", "prefix_caching", "share_gib", "share_fraction"}
+    special = {"context", "engine_args", "prefix_caching", "share_gib", "share_fraction", "any_engine"}
+    names = set(Ask.__struct_fields__) - special
     sums = {unit: sum(amount for amount, found in given["share"] if found == unit) for unit in ("gib", "fraction")}
     return Ask(
         context=None if native else parse_tokens(given["context"], "--context"),
@@ -109,16 +112,20 @@ def ask(options: argparse.Namespace) -> Ask:
         prefix_caching=False if given["no_prefix_caching"] else None,
         share_gib=sums["gib"] or None,
         share_fraction=sums["fraction"] or None,
+        any_engine=given["engine"] is None,
         **{name: given[name] for name in names if given.get(name) is not None},
     )
 
 
 def share(text: str) -> tuple[float, str]:
-    """ "20", "20GiB" or "30%" as an amount and its unit ("gib" or "fraction"), for argparse."""
+    """ "20", "20GiB", "20 GB" or "30%" as an amount and its unit ("gib" or "fraction"), for argparse."""
     plain = text.strip().lower()
     if plain.endswith("%"):
         return positive(plain[:-1].strip()) / 100, "fraction"
-    return positive(plain.removesuffix("gib").removesuffix("g").strip()), "gib"
+    for word, scale in (("gib", 1.0), ("gb", 1e9 / 2**30), ("mib", 1 / 1024), ("mb", 1e6 / 2**30), ("g", 1.0)):
+        if plain.endswith(word):
+            return positive(plain.removesuffix(word).strip()) * scale, "gib"
+    return positive(plain), "gib"
 
 
 def engine_arg(text: str) -> tuple[str, str]:

@@ -50,6 +50,9 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     share_fraction: float | None = None
     """The same as a share of the GPU's memory; both add up."""
 
+    any_engine: bool = False
+    """Whether no engine was named: a GGUF file then goes to llama.cpp, everything else to `engine`."""
+
     @property
     def placed(self) -> bool:
         """Whether the memory that is planned for is named: a GPU, its size, or the pool."""

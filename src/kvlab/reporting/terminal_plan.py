@@ -61,7 +61,8 @@ def plan(value: Plan) -> RenderableType:
 def _subject(value: Plan) -> str:
     revision = f" at {words.plain(value.source.revision)}" if value.source.revision else ""
     source = f"{words.plain(value.source.name)} ({value.source.kind}{revision})"
-    return f"{source}, {words.plain(value.engine.name)} {words.plain(value.engine.version)}"
+    chosen = ", the default for a GGUF file" if value.ask.any_engine and value.source.kind == "gguf" else ""
+    return f"{source}, {words.plain(value.engine.name)} {words.plain(value.engine.version)}{chosen}"
 
 
 def _cost(value: Plan) -> list[tuple[str, str]]:

@@ -51,9 +51,11 @@ def _run(options: argparse.Namespace) -> Answer:
     from kvlab.cli import progress
     from kvlab.core.record import Load
     from kvlab.load.datasets import Dataset, PromptsFile, RandomTokens
+    from kvlab.request import suited
     from kvlab.settings import Settings
 
-    a, b = arms(options)
+    kind = "gguf" if options.source.lower().endswith(".gguf") else ""
+    a, b = (suited(arm, kind) for arm in arms(options))
     dataset: Dataset = RandomTokens(input_tokens=options.input_tokens, output_tokens=options.output_tokens)
     if options.prompts is not None:
         dataset = PromptsFile(path=options.prompts, output_tokens=options.output_tokens)

@@ -66,7 +66,8 @@ def _bytes_per_token(options: argparse.Namespace) -> int | None:
 
     if options.model is None:
         return None
-    plan = plan_ask(options.model, Ask(engine=options.engine or "vllm", kv_dtype=options.kv_dtype))
+    asked = Ask(engine=options.engine or "vllm", any_engine=options.engine is None, kv_dtype=options.kv_dtype)
+    plan = plan_ask(options.model, asked)
     return plan.kv.bytes_per_token
 
 
