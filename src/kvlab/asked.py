@@ -71,9 +71,11 @@ def _of_best(bare: Plan, loaded: Loaded, ask: Ask, source: str, found: Candidate
 
     An engine without --dp serves replicas as servers of their own: then it is the plan of one of them.
     """
+    options = engines.planner(ask.engine).options
+    answer = _answer(found, split="tp" in options)
     if not found.rows or found.best.verdict != "holds":
-        return _saying(msgspec.structs.replace(bare, launch=Launch(argv=())), _answer(found))
-    best, options = found.best, engines.planner(ask.engine).options
+        return _saying(msgspec.structs.replace(bare, launch=Launch(argv=())), answer)
+    best = found.best
     together = "dp" in options
     asked = msgspec.structs.replace(
         ask,
@@ -88,19 +90,20 @@ def _of_best(bare: Plan, loaded: Loaded, ask: Ask, source: str, found: Candidate
     plan = make_plan(loaded, asked, source)
     if plan.kv.dtype != best.kv_dtype:
         plan = make_plan(loaded, msgspec.structs.replace(asked, kv_dtype=best.kv_dtype), source)
-    return _saying(plan, _answer(found))
+    return _saying(plan, answer)
 
 
 def _saying(plan: Plan, text: str) -> Plan:
     return msgspec.structs.replace(plan, verdict=msgspec.structs.replace(plan.verdict, text=text))
 
 
-def _answer(found: Candidates) -> str:
+def _answer(found: Candidates, *, split: bool) -> str:
+    """The answer in words; `split` is whether copies over several GPUs were tried."""
     what = f"{_requests(found.users)} of {found.context:,} tokens at once"
     if not found.rows:
         one = found.gpus_tried == 1
         none = "the 1 kind of GPU does not serve" if one else f"none of {found.gpus_tried} kinds of GPU serves"
-        return f"{none} {what} with up to {found.most_gpus} of it"
+        return f"{none} {what} with up to {found.most_gpus} of it{'' if split else ', each with the whole model'}"
     best = found.best
     how = "holds" if best.verdict == "holds" else "may hold"
     if best.usd_per_hour is not None:
@@ -131,6 +134,7 @@ def _with_move(plan: Plan, loaded: Loaded, ask: Ask) -> Plan:
     found = candidates(loaded, msgspec.structs.replace(ask, gpu=None), search)
     if not found.rows or found.best.gpus == 1:
         return plan
-    move = Move(f"take {_named(found.best)}: {_requests(found.best.concurrency)} at once", None)
+    sure = "" if found.best.verdict == "holds" else "may hold "
+    move = Move(f"take {_named(found.best)}: {sure}{_requests(found.best.concurrency)} at once", None)
     verdict = msgspec.structs.replace(plan.verdict, moves=(*plan.verdict.moves, move))
     return msgspec.structs.replace(plan, verdict=verdict)

@@ -72,6 +72,17 @@ def test_the_pareto_table_of_users_has_the_context_and_says_what_holds(home: Pat
     assert "holds: 16 requests at both ends" in text
 
 
+def test_the_hint_is_one_that_kvlab_takes(home: Path) -> None:
+    split = ("--engine", "llamacpp", "--kv-dtype-k", "q8_0", "--kv-dtype-v", "q4_0", "--context", "8k")
+    shown = plan(home, *split, "--users", "60", "--gpu", "m3-max-36gb,", model=LLAMA_8B).stdout
+    note = " ".join(shown.partition("planned below: ")[2].partition("\n\n")[0].split())
+    assert "servers that share the requests" in note
+    hint = note.partition("to plan it alone, add ")[2].split()
+    assert hint[2:6] == ["--kv-dtype-k", "q8_0", "--kv-dtype-v", "q4_0"]
+    alone = plan(home, "--engine", "llamacpp", "--context", "8k", *hint, model=LLAMA_8B)
+    assert alone.stdout.startswith("Fits")
+
+
 def test_a_refused_command_says_what_makes_it_start(home: Path) -> None:
     words = ("--gpu", "l4-24gb", "--context", "32k", "--overhead-gib", "1.5")
     launch = plan(home, *words, model=LLAMA_8B).stdout.partition("the engine refuses this as it is")[2]

@@ -276,6 +276,8 @@ def test_a_plan_that_falls_short_says_how_many_would_do() -> None:
     short = api.plan(CONFIGS / "meta-llama__Llama-3.1-70B.json", gpu="h100-80gb", context=32768, users=16)
     assert short.verdict.code == "does_not_fit"
     assert any(move.text.startswith("take 4 x h100-80gb (TP 4") for move in short.verdict.moves)
+    doubtful = api.plan(CONFIGS / "google__gemma-3-27b-it.json", gpu="rtx5060ti-16gb", context=32768, users=16)
+    assert any("TP 8, fp8 cache): may hold 17 requests" in move.text for move in doubtful.verdict.moves)
     # A split that the user chose is not argued with.
     chosen = api.plan(CONFIGS / "meta-llama__Llama-3.1-70B.json", gpu="h100-80gb", context=32768, users=16, tp=1)
     assert not any(move.text.startswith("take ") for move in chosen.verdict.moves)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.text import Text
 
-from kvlab.core.plan import Plan
+from kvlab.core.plan import Ask, Plan
 from kvlab.core.sizing import Candidate, Candidates, LongestContext, MatrixLine
 from kvlab.core.units import gib
 from kvlab.reporting import words
@@ -61,7 +61,7 @@ def _planned(found: Candidates, value: Plan) -> str:
     """What the rest of the plan is of, and how to have it alone."""
     best = found.best
     own = best.verdict == "holds" and value.ask.dp == best.dp
-    options = f"to plan it alone, add {_options(best, best.dp if own else 1)}"
+    options = f"to plan it alone, add {_options(best, best.dp if own else 1, value.ask)}"
     if best.verdict != "holds":
         return f"no row surely holds them, so there is no launch command; the first: {options}"
     if own:
@@ -107,11 +107,14 @@ def _legend(found: Candidates) -> str:
     return f"holds: {what} at both ends of the estimate's range; may hold: at its middle, not at its low end"
 
 
-def _options(row: Candidate, replicas: int) -> str:
+def _options(row: Candidate, replicas: int, ask: Ask) -> str:
     """The options that plan a candidate. Replicas are servers of their own for engines without --dp."""
     sizes = (("tp", row.tp), ("pp", row.pp), ("dp", replicas), ("dcp", row.dcp))
     split = [f"--{name} {size}" for name, size in sizes if size > 1]
-    return words.plain(" ".join([f"--gpu {row.gpu}", *split, f"--kv-dtype {row.kv_dtype}"]))
+    apart = [("k", ask.kv_dtype_k), ("v", ask.kv_dtype_v)]
+    own = [f"--kv-dtype-{side} {dtype}" for side, dtype in apart if dtype is not None]
+    stored = own if ask.kv_dtype is None and own else [f"--kv-dtype {ask.kv_dtype if own else row.kv_dtype}", *own]
+    return words.plain(" ".join([f"--gpu {row.gpu}", *split, *stored]))
 
 
 def _between(row: Candidate) -> str:
