@@ -54,6 +54,8 @@ def test_the_limit_at_p99_cuts_155_of_azures_conversations(azure: Trace) -> None
     found = limit(Column(azure.inputs + azure.outputs), 99)
     assert (found.recommended, found.truncated) == (4352, 155)
     assert found.truncated_share == pytest.approx(155 / 19_366)
+    assert found.holds_all is not None
+    assert found.holds_all - 256 < int((azure.inputs + azure.outputs).max()) <= found.holds_all
     with pytest.raises(BadInput, match="at most 100"):
         limit(Column(azure.inputs), 101)
 

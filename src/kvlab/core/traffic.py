@@ -30,6 +30,8 @@ class ContextLimit(msgspec.Struct, frozen=True, kw_only=True):
     truncated: int
     truncated_share: float
     because: str
+    holds_all: int | None = None
+    """The limit, in whole steps, that cuts no request."""
 
 
 class Ideal(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ _ROWS = 12
 def traffic(value: Traffic) -> RenderableType:
     """What a trace says, in the order in which it is acted upon."""
     parts: list[RenderableType] = [
-        verdict_line("", f"Limit the context to {value.context.recommended:,} tokens", value.context.because),
+        _headline(value),
         note(_about(value)),
         heading("Tokens a request"),
         _lengths(value),
@@ -29,6 +29,16 @@ def traffic(value: Traffic) -> RenderableType:
     if value.doubts:
         parts += [heading("Doubts"), bullets(f"{doubt.key}: {words.plain(doubt.text)}" for doubt in value.doubts)]
     return Group(*parts)
+
+
+def _headline(value: Traffic) -> Text:
+    """What a limit would cut, and the one that cuts nothing: which of them is right is not in the trace."""
+    limit = value.context
+    if not limit.truncated:
+        return verdict_line("", f"A limit of {limit.recommended:,} tokens holds all requests", limit.because)
+    head = f"A limit of {limit.recommended:,} tokens would cut {words.share(limit.truncated_share)} of the requests"
+    whole = "" if limit.holds_all is None else f"; {limit.holds_all:,} tokens hold all"
+    return Text.assemble((head, "bold"), f" ({limit.because.partition(';')[0]}){whole}")
 
 
 def _about(value: Traffic) -> str:

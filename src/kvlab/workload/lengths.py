@@ -74,6 +74,7 @@ def limit(total: Column, percentile: float) -> ContextLimit:
         percentile=percentile,
         truncated=over,
         truncated_share=over / requests,
+        holds_all=round_up(int(total.values[-1]), STEP),
         because=(
             f"p{percentile:g} of the total length is {point:,.0f} tokens; {over:,} of {requests:,} requests are"
             f" longer than {recommended:,}, the longest has {int(total.values[-1]):,}"

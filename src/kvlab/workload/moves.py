@@ -38,10 +38,18 @@ def moves(prompts: Lengths, limit: ContextLimit, reuse: Reuse | None) -> tuple[T
 
 
 def _limit(limit: ContextLimit) -> TrafficMove:
+    whole = limit.holds_all or limit.recommended
+    if not limit.truncated:
+        return TrafficMove(
+            do=f"limit the context to {limit.recommended:,} tokens",
+            gain="the engine reserves and checks for no longer request",
+            because="no request of this trace is longer",
+        )
     return TrafficMove(
-        do=f"limit the context to {limit.recommended:,} tokens",
-        gain=f"{share(limit.truncated_share)} of the requests would be refused or cut",
-        because=limit.because,
+        do=f"choose the limit: {limit.recommended:,} tokens where long requests may be refused, else {whole:,}",
+        gain=f"the shorter one lowers what a single request can take of the cache by"
+        f" {share(1 - limit.recommended / whole)}",
+        because=f"{limit.truncated:,} requests lie between the two",
     )
 
 
