@@ -219,6 +219,15 @@ def test_arms_that_run_different_batches_are_said_to() -> None:
     assert not any("at once in A" in reason for reason in verdict(experiment({})).because)
 
 
+def test_the_batches_stand_right_after_the_time_per_output_token() -> None:
+    wide = PoolUse(peak_kv_used=0.97, peak_waiting=0.0, peak_running=7.0)
+    runs = [msgspec.structs.replace(run, pool=wide) if run.arm == "b" else run for run in experiment({})]
+    because = verdict(runs).because
+    at = next(at for at, reason in enumerate(because) if "requests ran at once in A" in reason)
+    assert because[at - 1].startswith("mean time per output token")
+    assert at <= 4
+
+
 def test_an_interval_that_says_nothing_is_not_printed() -> None:
     found = verdict(experiment({}, seed=3, noise=3.0))
     assert any("no usable interval" in reason for reason in found.because)

@@ -73,7 +73,8 @@ def judge(
     rows = compare_runs(runs, seed=seed, resamples=resamples)
     a, b = _arm("A", [run for run in runs if run.arm == "a"]), _arm("B", [run for run in runs if run.arm == "b"])
     pool = PoolPeak(a_peak_usage=a.peak, b_peak_usage=b.peak, filled=_filled(a, b))
-    found = _with_failures(_performance(rows), a, b)
+    found = _performance(rows)
+    found = _with_failures(found._replace(because=_beside_tpot(found.because, _batches(a, b))), a, b)
     found = _with_quality(_with_pool(found, pool), quality)
     because = (*found.because, *_pressure(a, b), *_drift(rows))
     if prefix is not None:
@@ -204,7 +205,7 @@ def _with_quality(found: _Finding, quality: Quality | None) -> _Finding:
 
 
 def _pressure(a: _Arm, b: _Arm) -> list[str]:
-    """What the engine said about queues, preemptions and slots."""
+    """What the engine said about queues and preemptions."""
     found = []
     queued = [arm for arm in (a, b) if (arm.waited or 0) > 0]
     if len(queued) == 1:
@@ -222,16 +223,30 @@ def _pressure(a: _Arm, b: _Arm) -> list[str]:
             f"requests waited with at most part of the cache in use ({held}): the number of slots limits the"
             " concurrency, not the bytes in use"
         )
-    if a.running and b.running and max(a.running, b.running) >= LARGER_BATCH * min(a.running, b.running):
-        more = a if a.running > b.running else b
-        found.append(
-            f"up to {a.running:.0f} requests ran at once in A and {b.running:.0f} in B: the time per output token of"
-            f" {more.name} is that of larger batches, and its time in the queue is shorter"
-        )
     for arm in (a, b):
         if arm.preempted:
             found.append(f"arm {arm.name} preempted {arm.preempted:.0f} requests: its cache ran over")
     return found
+
+
+def _batches(a: _Arm, b: _Arm) -> str | None:
+    """Why the arms' times per output token are not those of the same batch; None when they are."""
+    if not a.running or not b.running or max(a.running, b.running) < LARGER_BATCH * min(a.running, b.running):
+        return None
+    more = a if a.running > b.running else b
+    return (
+        f"up to {a.running:.0f} requests ran at once in A and {b.running:.0f} in B: the time per output token of"
+        f" {more.name} is that of larger batches, and its time in the queue is shorter"
+    )
+
+
+def _beside_tpot(because: tuple[str, ...], remark: str | None) -> tuple[str, ...]:
+    """The reasons with a remark on batches right after what it explains: the time per output token."""
+    if remark is None:
+        return because
+    title = _TITLES["mean_tpot_ms"]
+    after = next((at + 1 for at, reason in enumerate(because) if reason.startswith(title)), 0)
+    return (*because[:after], remark, *because[after:])
 
 
 def _drift(rows: Sequence[ComparisonRow]) -> list[str]:
