@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from kvlab import engines, prices
-from kvlab.core.errors import BadInput
+from kvlab.core.errors import BadInput, KvlabError
 from kvlab.core.plan import Ask, Launch, Move, Plan
 from kvlab.core.sizing import Candidate, Candidates, Search, is_pattern
 from kvlab.core.units import ceil_div
@@ -32,9 +32,7 @@ def with_questions(
         plan = make_plan(loaded, ask, source)
         plan = _with_move(plan, loaded, ask)
     else:
-        # Shares are of the GPUs that are looked for.
-        alone = msgspec.structs.replace(ask, share_gib=None, share_fraction=None)
-        plan = make_plan(loaded, alone, source)
+        plan = _bare(loaded, ask, source)
         if loaded.weights is None and ask.weights_gib is None:
             plan = _saying(plan, "which GPUs serve it is not known without the weights; add --weights-gib X")
         else:
@@ -64,6 +62,18 @@ def _refuse_unused(ask: Ask, search: Search) -> None:
             f"{which} compares kinds of GPU by their own memory, so --{given.replace('_', '-')} has no place beside it;"
             " leave out one of the two"
         )
+
+
+def _bare(loaded: Loaded, ask: Ask, source: str) -> Plan:
+    """What the cache costs, before GPUs are looked for: shares are of those."""
+    alone = msgspec.structs.replace(ask, share_gib=None, share_fraction=None)
+    try:
+        return make_plan(loaded, alone, source)
+    except KvlabError:
+        if engines.planner(ask.engine).one_request is None or ask.users is None or ask.parallel is not None:
+            raise
+        # More users than one server has slots may be held by several.
+        return make_plan(loaded, msgspec.structs.replace(alone, users=1), source)
 
 
 def _of_best(bare: Plan, loaded: Loaded, ask: Ask, source: str, found: Candidates) -> Plan:

@@ -133,6 +133,11 @@ def test_one_of_the_servers_is_planned_where_replicas_are_servers() -> None:
     assert plan.ask.users is not None
     assert plan.ask.users * best.dp >= 60
     assert plan.verdict.holds_users
+    # llama-server refuses --parallel above 256 (LLAMA_MAX_SEQ); two servers have twice as many slots.
+    many = api.plan(LLAMA_8B, engine="llamacpp", users=300, context=2048, gpu="m3-max-128gb,")
+    assert many.candidates is not None
+    assert many.candidates.best.dp > 1
+    assert many.verdict.holds_users
 
 
 def test_without_an_answer_there_is_no_command(tmp_path: Path) -> None:
