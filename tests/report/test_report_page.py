@@ -11,7 +11,7 @@ from sample import PRINTED, record
 
 from kvlab.core.plan import ContextLine
 from kvlab.core.record import Record
-from kvlab.reporting import html, sections
+from kvlab.reporting import html, sections, words
 
 
 @pytest.fixture(scope="module")
@@ -224,3 +224,25 @@ def test_the_report_is_replaced_whole(tmp_path: Path) -> None:
 )
 def test_texts_part_between_words(a: str, b: str, shared: str) -> None:
     assert sections.common_words(a, b) == shared
+
+
+def test_every_cell_of_a_table_that_folds_names_its_column() -> None:
+    text = html.page(record())
+    folding = re.findall(r'<table class="[^"]*folds[^"]*">.*?</table>', text, re.DOTALL)
+    assert len(folding) >= 7
+    for table in folding:
+        heads = re.findall(r"<th[^>]*>([^<]*)</th>", table.partition("</thead>")[0])
+        labels = re.findall(r'<td[^>]* data-label="([^"]*)"', table)
+        assert labels
+        assert not re.findall(r"<td(?![^>]*(?:data-label|colspan))", table)
+        assert labels[: len(heads) - 1] == heads[1:]
+
+
+def test_times_are_told_in_utc_and_the_planned_context_is_marked() -> None:
+    text = html.page(record())
+    assert record().created not in text
+    assert words.moment(record().created) in text
+    assert "2,048 (planned)" in text
+    assert words.moment("2026-11-30T05:21:08+01:00") == "30 Nov 2026, 04:21:08 UTC"
+    assert words.moment("2026-11-30T04:21:08Z") == "30 Nov 2026, 04:21:08 UTC"
+    assert words.moment("yesterday") == "yesterday"

@@ -8,7 +8,7 @@ from collections import Counter
 import msgspec
 
 from kvlab.core.model import Kind
-from kvlab.core.plan import ContextLine, Flag
+from kvlab.core.plan import ContextLine, Flag, Plan
 from kvlab.core.quality import Divergence
 from kvlab.core.record import Ab, Record
 from kvlab.core.units import size
@@ -168,12 +168,13 @@ def contexts(ab: Ab) -> list[ContextTable]:
         if arm.plan.contexts:
             found.setdefault((planned.of_contexts(arm.plan), frozenset(arm.plan.contexts)), []).append(name)
     return [
-        _context_table(title, ab.arms[names[0]].plan.contexts, " and ".join(name.upper() for name in names))
+        _context_table(title, ab.arms[names[0]].plan, " and ".join(name.upper() for name in names))
         for (title, _), names in found.items()
     ]
 
 
-def _context_table(title: str, lines: tuple[ContextLine, ...], arms: str) -> ContextTable:
+def _context_table(title: str, plan: Plan, arms: str) -> ContextTable:
+    lines, target = plan.contexts, plan.kv.context
     lengths = sorted({line.context for line in lines})
     beyond = {line.context for line in lines if line.beyond_native}
     cells = {(line.kv_dtype, line.context): line for line in lines}
@@ -186,7 +187,10 @@ def _context_table(title: str, lines: tuple[ContextLine, ...], arms: str) -> Con
         title=title,
         dtypes=tuple(", ".join(dtypes) for dtypes in columns.values()),
         rows=tuple(
-            (f"{'*' if length in beyond else ''}{length:,}", tuple(column[index] for column in columns))
+            (
+                f"{'*' if length in beyond else ''}{length:,}{' (planned)' if length == target else ''}",
+                tuple(column[index] for column in columns),
+            )
             for index, length in enumerate(lengths)
         ),
         beyond=bool(beyond),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 from kvlab.core.check import Check, CheckRow
@@ -21,6 +22,7 @@ ABSENT: Final = "not seen"
 
 # C0 and C1 controls but tab and newline, marks that reorder or hide text, and halves of surrogate pairs.
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u2064\u2066-\u2069\ufeff\ud800-\udfff]")
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _FLAG = re.compile(r"--?[A-Za-z]")
 
 VERDICTS: Final[Mapping[str, str]] = {
@@ -175,6 +177,18 @@ def metric(name: str, unit: str) -> str:
 def counted(count: int, noun: str) -> str:
     """A count with its noun: "1 token", "16 tokens"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def moment(text: str) -> str:
+    """A time of the record (ISO 8601) to read, in UTC: "30 Nov 2026, 04:21:08 UTC"; other text stays as it is."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return plain(text)
+    if found.tzinfo is None:
+        return plain(text)
+    found = found.astimezone(UTC)
+    return f"{found.day} {_MONTHS[found.month - 1]} {found:%Y, %H:%M:%S} UTC"
 
 
 def shell(argv: Iterable[str], env: Mapping[str, str]) -> str:
