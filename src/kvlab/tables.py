@@ -56,12 +56,13 @@ def alternative(planner: Planner, deployment: Deployment, carved: Carved, dtype:
     capacity = other.capacity
     if capacity is None:
         return Alternative(dtype, None, None, None)
-    return Alternative(
-        dtype,
-        capacity.tokens,
-        capacity.max_concurrency,
-        capacity.longest_request_tokens >= carved.context and not (too_large and over(other, deployment.pool_bytes)),
-    )
+    many, longest_held = capacity.max_concurrency, capacity.longest_request_tokens
+    if planner.one_request is not None and other.context != carved.context:
+        # Caches of another length: counted in requests as long as the plan's.
+        many = capacity.tokens / carved.context
+        longest_held = min(carved.context, capacity.tokens)
+    fits = longest_held >= carved.context and not (too_large and over(other, deployment.pool_bytes))
+    return Alternative(dtype, capacity.tokens, many, fits)
 
 
 def over(carved: Carved, pool: int | None) -> bool:

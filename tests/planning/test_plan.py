@@ -367,3 +367,16 @@ def test_weights_far_beyond_the_memory_get_no_figures_of_a_cache(qwen: Path) -> 
     assert not re.search(r"pool +-", text)
     near = api.plan(qwen, gpu="h100-80gb", weights_gib=68, context=4096)
     assert any("--util" in move.text for move in near.verdict.moves)
+
+
+def test_caches_that_are_asked_for_agree_with_the_tables(qwen: Path, gemma: Path) -> None:
+    plan = api.plan(qwen, engine="llamacpp", gpu="rtx4090-24gb", context=32768)
+    tokens = {other.kv_dtype: other.tokens for other in plan.alternatives}
+    assert tokens["q8_0"] == 32768 * 64 // 34 // 256 * 256  # blocks of 34 bytes for 32 values, in place of 64
+    assert tokens["q4_0"] == 32768 * 64 // 18 // 256 * 256
+    line = next(line for line in plan.contexts if line.context == 32768 and line.kv_dtype == "f16")
+    assert line.concurrency is not None
+    assert f"are free, which hold {int(line.concurrency * 100) / 100:.2f}" in plan.verdict.text
+    for found in (plan, api.plan(gemma, gpu="rtx4090-24gb", parallel=4)):
+        for other in found.alternatives:
+            assert other.fits == ((other.max_concurrency or 0) >= 1)

@@ -53,6 +53,8 @@ def pool_line(plan: Plan) -> LedgerLine | None:
 def pool(plan: Plan, capacity: Capacity) -> Told:
     """The cache's memory."""
     text, line = size(capacity.pool_bytes), pool_line(plan)
+    if asked_for(plan, capacity) and line is not None:
+        return Told(f"{text} asked for, of {size(line.bytes)} free", line.kind, between(line))
     if line is None or line.kind != "estimated" or line.bytes != capacity.pool_bytes:
         return Told(text, "computed", "")
     return Told(text, "estimated", between(line))
@@ -64,6 +66,12 @@ def blocks(plan: Plan, capacity: Capacity) -> Told:
     return _told("num_blocks", text, plan, 0)
 
 
+def asked_for(plan: Plan, capacity: Capacity) -> bool:
+    """Whether the caches are as large as was asked for, beside what the memory leaves (llama.cpp, Ollama)."""
+    line = pool_line(plan)
+    return line is not None and line.bytes != capacity.pool_bytes
+
+
 def tokens(plan: Plan, capacity: Capacity) -> Told:
     """Tokens in the pool: the number that the engine prints."""
     return _told("tokens", f"{capacity.tokens:,}", plan, 0)
@@ -73,7 +81,8 @@ def concurrency(plan: Plan, capacity: Capacity) -> Told:
     """Requests of the planned context at once."""
     if round(capacity.max_concurrency, 2) == 0:
         return Told("none", _told("max_concurrency", "", plan, 2).kind, "")
-    return _told("max_concurrency", f"{capacity.max_concurrency:,.2f}", plan, 2)
+    asked = " as asked for" if asked_for(plan, capacity) else ""
+    return _told("max_concurrency", f"{capacity.max_concurrency:,.2f}{asked}", plan, 2)
 
 
 def between(line: LedgerLine) -> str:
@@ -94,7 +103,9 @@ def of_contexts(plan: Plan) -> str:
         return "Cache of one request (computed)"
     if _of_pool(plan) == "computed":
         return "Cache of one request, and requests at once (computed)"
-    return f"Cache of one request (computed), and requests at once ({_of_pool(plan)})"
+    asked = plan.capacity is not None and asked_for(plan, plan.capacity)
+    what = "how many of them the free memory holds" if asked else "requests at once"
+    return f"Cache of one request (computed), and {what} ({_of_pool(plan)})"
 
 
 def _of_pool(plan: Plan) -> str:

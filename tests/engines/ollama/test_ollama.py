@@ -309,11 +309,13 @@ def test_what_does_not_fit_goes_to_the_cpu_and_is_a_doubt() -> None:
     assert "num_gpu" in [doubt.key for doubt in PLANNER.carve(full).doubts]
 
 
-def test_the_same_memory_holds_more_context_in_a_smaller_type() -> None:
+def test_the_same_memory_holds_more_requests_in_a_smaller_type() -> None:
     launched = deploy(context=8192, parallel=2)
     assert PLANNER.same_pool is not None
     smaller = PLANNER.carve(PLANNER.same_pool(launched, PLANNER.carve(launched), "q8_0"))
-    assert smaller.context == 8192 * 64 // 34 // 256 * 256
+    assert smaller.context == 8192
+    assert smaller.capacity is not None
+    assert smaller.capacity.max_concurrency == 2 * 64 // 34  # blocks of 34 bytes for 32 values, in place of 64
     assert smaller.capacity is not None
     assert smaller.capacity.pool_bytes <= 2 * GIB
 

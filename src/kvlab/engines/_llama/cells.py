@@ -201,8 +201,11 @@ def _with_slots(shape: Cells, slots: int) -> Cells:
 
 
 def longest_context(layout: Layout, storage: Types, pool: int, shape: Cells, native: int | None) -> int:
-    """The largest `-c` (a multiple of 256 per stream) whose caches fit into `pool` bytes; 0 when none does."""
-    limit = ceil_div(native or 1 << 26, PAD) * (1 if shape.unified else shape.slots)
+    """The largest `-c` (a multiple of 256 per stream) whose caches fit into `pool` bytes; 0 when none does.
+
+    Up to the model's context for every slot, whether the slots share one cache or not.
+    """
+    limit = ceil_div(native or 1 << 26, PAD) * shape.slots
     step = PAD * (1 if shape.unified else shape.slots)
 
     def fits(count: int) -> bool:

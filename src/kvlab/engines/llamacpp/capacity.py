@@ -171,21 +171,27 @@ def _one_request(ask: Ask) -> Ask:
 
 
 def _same_pool(deployment: Deployment, carved: Carved, dtype: str) -> Deployment:
-    """The same memory in another type: more slots where the pool decides their number, else more context."""
-    own = {"kv_dtype": dtype, "kv_dtype_k": None, "kv_dtype_v": None}
-    if _slots_follow(deployment.ask):
-        return msgspec.structs.replace(deployment, ask=msgspec.structs.replace(deployment.ask, **own))
+    """The same memory in another type: more slots of the same length, or more cells where slots share them.
+
+    One shorter slot where not even one of that length is held.
+    """
     shape = _shape(deployment, _asked_types(deployment.ask))
     room = carved.capacity.pool_bytes if carved.capacity is not None else 0
     ask = msgspec.structs.replace(
         deployment.ask,
-        **own,
+        kv_dtype=dtype,
+        kv_dtype_k=None,
+        kv_dtype_v=None,
         pool_gib=room / GIB,
-        context=None,
         users=None,
-        parallel=shape.slots,
         kv_unified=shape.unified,
     )
+    if shape.unified:
+        ask = msgspec.structs.replace(ask, context=None, parallel=shape.slots)
+    elif most_slots(deployment.layout, types(dtype), room, shape):
+        ask = msgspec.structs.replace(ask, context=shape.n_ctx_seq, parallel=None)
+    else:
+        ask = msgspec.structs.replace(ask, context=None, parallel=1)
     return msgspec.structs.replace(deployment, ask=ask)
 
 

@@ -18,6 +18,7 @@ from kvlab.engines._llama.cells import (
     cells,
     check_pools,
     longest_context,
+    most_slots,
     total_bytes,
     types,
 )
@@ -143,14 +144,18 @@ def _doubts(deployment: Deployment, whole: int) -> list[Doubt]:
 
 
 def _same_pool(deployment: Deployment, carved: Carved, dtype: str) -> Deployment:
-    """The same memory in another type: a longer context for the same requests."""
-    held = served(deployment)
-    shape = shape_of(deployment, held, storage(deployment.ask))
-    room = carved.capacity.pool_bytes if carved.capacity is not None else 0
-    longest = longest_context(deployment.layout, types(dtype), room, shape, deployment.model.context)
-    if longest == 0:
+    """The same memory in another type: more requests of the same length, or one shorter where it holds none."""
+    shape = shape_of(deployment, served(deployment), storage(deployment.ask))
+    room, other = carved.capacity.pool_bytes if carved.capacity is not None else 0, types(dtype)
+    slots, context = most_slots(deployment.layout, other, room, shape), carved.context
+    if slots == 0:
+        one = cells(shape.n_ctx_seq, 1, unified=False, ubatch=shape.ubatch)
+        slots, context = 1, longest_context(deployment.layout, other, room, one, deployment.model.context)
+    if context == 0:
         raise BadInput(f"the same memory holds no context in {dtype}")
-    ask = msgspec.structs.replace(deployment.ask, kv_dtype=dtype, context=longest // held.slots, ubatch=shape.ubatch)
+    ask = msgspec.structs.replace(
+        deployment.ask, kv_dtype=dtype, context=context, parallel=slots, users=None, ubatch=shape.ubatch
+    )
     return msgspec.structs.replace(deployment, ask=ask)
 
 
