@@ -49,9 +49,11 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
     prepared, carved, usual = _carved(loaded, ask)
     planner, deployment, ask = prepared.planner, prepared.deployment, prepared.deployment.ask
     ends = _ends(prepared)
-    dtypes = tables.dtypes(planner, carved.kv.dtype)
+    stranger = _stranger(prepared, identity.title)
+    dtypes = _offered(prepared, carved.kv.dtype, known=stranger is None)
     alternatives = tuple(found for dtype in dtypes if (found := tables.alternative(planner, deployment, carved, dtype)))
     around = Around(
+        stranger=stranger.text if stranger is not None else None,
         kv_flag=identity.kv_flag,
         pool=prepared.pool,
         low=ends[0] if ends else None,
@@ -72,6 +74,7 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
         launch=_launch(deployment, carved, loaded.origin, source),
         expects=ranges.expects(prepared.pool, carved, ends),
         doubts=(
+            *([stranger] if stranger is not None else []),
             *loaded.doubts,
             *carved.doubts,
             *prepared.doubts,
@@ -100,6 +103,28 @@ def _carved(loaded: Loaded, ask: Ask) -> tuple[Prepared, Carved, int | None]:
         return prepared, carved, None
     raised = prepare(loaded, msgspec.structs.replace(ask, max_num_seqs=wanted))
     return raised, raised.planner.carve(raised.deployment), usual
+
+
+def _stranger(prepared: Prepared, title: str) -> Doubt | None:
+    """A doubt about a GPU that the engine's makers do not list: what the search for GPUs leaves out."""
+    gpu, runs_on = prepared.deployment.gpu, prepared.planner.runs_on
+    if gpu is None or gpu.vendor is None or gpu.name == "cpu" or runs_on is None:
+        return None
+    if runs_on(gpu, prepared.deployment.ask):
+        return None
+    version = prepared.deployment.ask.engine_version or engines.engine(prepared.deployment.ask.engine).version
+    return Doubt("gpu", f"{title} {version} is not known to run on {gpu.title}")
+
+
+def _offered(prepared: Prepared, current: str, *, known: bool) -> tuple[str, ...]:
+    """The cache dtypes to compare: the one in use where the engine may not run, and fp4 only on chips that read it."""
+    if not known:
+        return (current,)
+    formats = prepared.deployment.gpu.formats if prepared.deployment.gpu is not None else None
+    found = tables.dtypes(prepared.planner, current)
+    if formats is None or "fp4" in formats:
+        return found
+    return tuple(dtype for dtype in found if dtype == current or not dtype.startswith(("fp4", "nvfp4")))
 
 
 def _most(prepared: Prepared) -> int | None:

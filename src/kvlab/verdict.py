@@ -24,6 +24,8 @@ class Around(NamedTuple):
     """Requests that one replica's scheduler runs together; None: as many as the cache holds."""
     usual: int | None = None
     """The same without a flag, where the launch command raises it."""
+    stranger: str | None = None
+    """Why the engine may not run on the GPU at all."""
     moves: tuple[Move, ...] = ()
     """Moves that only this engine has."""
 
@@ -31,6 +33,9 @@ class Around(NamedTuple):
 def judge(deployment: Deployment, carved: Carved, alternatives: tuple[Alternative, ...], around: Around) -> Verdict:
     """Whether one request of the planned context fits, and what to change."""
     found = _judged(deployment, carved, alternatives, around)
+    if around.stranger is not None and found.code in ("fits", "fits_with_smaller_dtype"):
+        text = f"{MAY_FIT}{around.stranger}: {found.text.removeprefix(MAY_FIT)}"
+        found = msgspec.structs.replace(found, text=text)
     beside = _beside(deployment.ask)
     return msgspec.structs.replace(found, text=found.text + beside) if beside else found
 

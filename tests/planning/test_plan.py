@@ -380,3 +380,20 @@ def test_caches_that_are_asked_for_agree_with_the_tables(qwen: Path, gemma: Path
     for found in (plan, api.plan(gemma, gpu="rtx4090-24gb", parallel=4)):
         for other in found.alternatives:
             assert other.fits == ((other.max_concurrency or 0) >= 1)
+
+
+@pytest.mark.parametrize("gpu", ["v100-32gb", "p40-24gb", "m3-max-128gb", "gaudi3-128gb"])
+def test_a_gpu_that_the_search_leaves_out_is_doubted_by_name(qwen: Path, gpu: str) -> None:
+    """The installation guide of vLLM 0.31 lists none of them."""
+    plan = api.plan(qwen, gpu=gpu, context=8192)
+    assert plan.doubts[0].key == "gpu"
+    assert plan.verdict.text.startswith("may fit, vLLM 0.32.0 is not known to run on")
+    assert [other.kv_dtype for other in plan.alternatives] == ["bfloat16"]
+    assert not any("--kv-dtype" in move.text for move in plan.verdict.moves)
+
+
+def test_fp4_is_offered_only_where_the_chip_reads_it(qwen: Path) -> None:
+    """Blackwell is NVIDIA's first design with 4-bit floating point."""
+    for gpu, offered in (("rtx4090-24gb", False), ("h100-80gb", False), ("b200-180gb", True)):
+        plan = api.plan(qwen, engine="sglang", gpu=gpu, context=8192)
+        assert ("fp4_mx_block16" in [other.kv_dtype for other in plan.alternatives]) is offered
