@@ -28,6 +28,8 @@ NOTICED = 256 * MIB
 """Bytes from which another process's share of a GPU matters: a desktop's own windows hold less."""
 _UNACCOUNTED = 4 * NOTICED
 """The same for memory that no visible process accounts for: the driver keeps some for itself."""
+_COLUMNS = 77
+"""Characters of a line of status: a terminal of 80 has a turning sign before it."""
 _LOST_AFTER = 3
 """Unanswered looks in a row after which a server that was attached to counts as gone."""
 
@@ -164,7 +166,10 @@ def watch(
 
 
 def status(now: Look, before: Look | None) -> str:
-    """One line: requests, cache use, hits and speed, of what the engine states; rates are those since `before`."""
+    """One line that 80 columns hold: requests, cache use, speed, preemptions and hits, of what the engine states.
+
+    Rates are those since `before`. What does not fit is left out, from the end.
+    """
     parts = [f"{word} {now.words[word]:.0f}" for word in ("running", "waiting") if word in now.words]
     if "kv_used_ratio" in now.words:
         parts.append(f"cache {now.words['kv_used_ratio']:.0%} used")
@@ -172,12 +177,14 @@ def status(now: Look, before: Look | None) -> str:
         parts.append(f"cache {now.words['kv_used_tokens']:,.0f} tokens used")
     for word, title in (("prompt_tokens_total", "prompt"), ("generation_tokens_total", "output")):
         if (grown := _grown(word, now, before)) is not None and before is not None:
-            parts.append(f"{title} {grown / (now.at - before.at):,.0f} tokens/s")
+            parts.append(f"{title} {grown / (now.at - before.at):,.0f} tok/s")
+    if now.words.get("preemptions_total"):
+        parts.append(f"preemptions {now.words['preemptions_total']:,.0f}")
     asked, hit = (_grown(word, now, before) for word in ("prefix_queries_tokens_total", "prefix_hits_tokens_total"))
     if asked and hit is not None:
         parts.append(f"prefix hits {hit / asked:.0%}")
-    if now.words.get("preemptions_total"):
-        parts.append(f"preemptions {now.words['preemptions_total']:,.0f}")
+    while len(" · ".join(parts)) > _COLUMNS:
+        parts.pop()
     return " · ".join(parts) or "no metric that kvlab knows"
 
 

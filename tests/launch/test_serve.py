@@ -165,17 +165,34 @@ def test_a_status_says_only_what_was_seen() -> None:
     before = {"running": 2.0, "waiting": 0.0, "prompt_tokens_total": 100.0, "generation_tokens_total": 50.0}
     now = {"running": 4.0, "waiting": 1.0, "prompt_tokens_total": 1100.0, "generation_tokens_total": 450.0}
     assert status(Look(0.0, before), None) == "running 2 · waiting 0"
-    assert status(Look(2.0, now), Look(0.0, before)) == (
-        "running 4 · waiting 1 · prompt 500 tokens/s · output 200 tokens/s"
-    )
+    assert status(Look(2.0, now), Look(0.0, before)) == ("running 4 · waiting 1 · prompt 500 tok/s · output 200 tok/s")
     restarted = now | {"prompt_tokens_total": 5.0, "generation_tokens_total": 460.0, "kv_used_ratio": 0.5}
-    assert status(Look(12.0, restarted), Look(2.0, now)) == (
-        "running 4 · waiting 1 · cache 50% used · output 1 tokens/s"
-    )
+    assert status(Look(12.0, restarted), Look(2.0, now)) == ("running 4 · waiting 1 · cache 50% used · output 1 tok/s")
     counted = {"prefix_queries_tokens_total": 200.0, "prefix_hits_tokens_total": 30.0, "preemptions_total": 3.0}
     asked = {"prefix_queries_tokens_total": 100.0, "prefix_hits_tokens_total": 5.0, "preemptions_total": 3.0}
-    assert status(Look(1.0, counted), Look(0.0, asked)) == "prefix hits 25% · preemptions 3"
+    assert status(Look(1.0, counted), Look(0.0, asked)) == "preemptions 3 · prefix hits 25%"
     assert status(Look(0.0, {}), None) == "no metric that kvlab knows"
+
+
+def test_a_status_of_a_busy_server_fits_80_columns() -> None:
+    names = ("prompt_tokens_total", "generation_tokens_total", "prefix_queries_tokens_total")
+    before = dict.fromkeys((*names, "prefix_hits_tokens_total"), 0.0)
+    now = dict.fromkeys(names, 246_912.0) | {"prefix_hits_tokens_total": 246_912.0, "preemptions_total": 12_345.0}
+    busy = now | {"running": 1024.0, "waiting": 12_000.0, "kv_used_ratio": 1.0}
+    text = status(Look(2.0, busy), Look(0.0, before))
+    assert len(text) < 78
+    assert text.startswith("running 1024 · waiting 12000 · cache 100% used · prompt 123,456 tok/s")
+
+
+def test_an_idle_server_is_told_of_once_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    from kvlab.cli.commands import serve
+
+    idle = {"running": 0.0, "waiting": 0.0}
+    with serve._status() as tell:
+        for at in range(0, 300, 2):
+            tell(Look(float(at), idle), None)
+        tell(Look(301.0, idle | {"running": 1.0}), None)
+    assert capsys.readouterr().err.splitlines() == ["running 0 · waiting 0", "running 1 · waiting 0"]
 
 
 def test_a_place_that_takes_no_log_is_one_line_before_the_start(gemma: Path, tmp_path: Path) -> None:

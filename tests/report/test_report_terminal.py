@@ -4,6 +4,7 @@ import io
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import sample
@@ -216,3 +217,15 @@ def test_a_log_line_cannot_steer_the_terminal() -> None:
 def test_the_package_itself_imports_neither_rich_nor_altair() -> None:
     code = "import sys, kvlab.reporting; sys.exit(any(name in sys.modules for name in ('rich', 'altair', 'jinja2')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_comparison_has_one_line_a_metric_in_80_columns() -> None:
+    import kvlab
+
+    result = Path(__file__).parents[1] / "golden" / "results" / "vllm_0.32-detailed.json"
+    found = kvlab.compare(result, result)
+    text = shown(terminal.compare(found), 80)
+    lines = [line for line in text.splitlines() if re.match(r"(mean|median|std|p\d+) \w+, ms +\d", line)]
+    assert len(lines) >= 6
+    assert "requests/s            24.39   24.39" in text
+    assert not [line for line in text.splitlines() if re.match(r" +(?:requests|tokens)/s", line)]

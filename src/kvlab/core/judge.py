@@ -225,7 +225,7 @@ def _pressure(a: _Arm, b: _Arm) -> list[str]:
         )
     for arm in (a, b):
         if arm.preempted:
-            found.append(f"arm {arm.name} preempted {arm.preempted:.0f} requests: its cache ran over")
+            found.append(f"arm {arm.name} preempted {_requests(arm.preempted)}: its cache ran over")
     return found
 
 
@@ -235,9 +235,13 @@ def _batches(a: _Arm, b: _Arm) -> str | None:
         return None
     more = a if a.running > b.running else b
     return (
-        f"up to {a.running:.0f} requests ran at once in A and {b.running:.0f} in B: the time per output token of"
+        f"up to {_requests(a.running)} ran at once in A and {b.running:.0f} in B: the time per output token of"
         f" {more.name} is that of larger batches, and its time in the queue is shorter"
     )
+
+
+def _requests(count: float) -> str:
+    return "1 request" if round(count) == 1 else f"{count:.0f} requests"
 
 
 def _beside_tpot(because: tuple[str, ...], remark: str | None) -> tuple[str, ...]:

@@ -155,7 +155,7 @@ def _pool(pool: PoolUse) -> list[RenderableType]:
         ("preemptions", words.number(pool.preemptions)),
         ("prefix hit rate", words.share(pool.prefix_hit_rate)),
     ]
-    return [heading(f"The engine's own account (read, {pool.samples:,} samples)"), facts(rows)]
+    return [heading(f"The engine's own account (read, {words.counted(pool.samples, 'sample')})"), facts(rows)]
 
 
 def compare(value: Compare) -> RenderableType:
@@ -193,20 +193,20 @@ def _left_out(value: Compare) -> list[str]:
 def _comparison(rows: tuple[ComparisonRow, ...]) -> RenderableType:
     body = table(
         left("metric"),
-        right("A", wraps=True),
-        right("B", wraps=True),
+        right("A"),
+        right("B"),
         right("change"),
         right("95 % interval"),
         left("verdict", wraps=False),
     )
     for row in rows:
         body.add_row(
-            Text(words.metric(row.metric, row.unit)),
-            Text(words.amount(row.a, row.unit)),
-            Text(words.amount(row.b, row.unit)),
+            Text(words.metric_with_unit(row.metric, row.unit)),
+            Text(words.bare(row.a, row.unit)),
+            Text(words.bare(row.b, row.unit)),
             Text("none" if row.change is None else words.change(row.change)),
             Text(words.bounds(row.low, row.high)),
-            Text(words.signed(row.verdict).replace("difference seen", "difference\n  seen")),
+            Text(words.signed(row.verdict).removesuffix(" seen")),
         )
     return body
 

@@ -43,7 +43,7 @@ def _headline(value: Traffic) -> Text:
 
 def _about(value: Traffic) -> str:
     files = ", ".join(words.plain(name) for name in value.files)
-    text = f"{files}: {value.format}, {value.requests:,} requests"
+    text = f"{files}: {value.format}, {words.counted(value.requests, 'request')}"
     if value.span_seconds and value.requests_per_second:
         text += f" in {value.span_seconds:,.0f} s, {value.requests_per_second:.2f} a second"
     return text

@@ -35,6 +35,13 @@ VERDICTS: Final[Mapping[str, str]] = {
     "no_difference_seen": "No difference seen",
     "inconclusive": "Inconclusive",
 }
+_SCALED: Final = ("bytes", "s", "seconds")
+_THROUGHPUTS: Final[Mapping[str, str]] = {
+    "request_throughput": "requests/s",
+    "output_throughput": "output tokens/s",
+    "total_token_throughput": "all tokens/s",
+    "max_output_tokens_per_s": "max output tokens/s",
+}
 _SIGNS: Final[Mapping[str, str]] = {
     "agrees": "=",
     "differs": "!",
@@ -172,6 +179,19 @@ def metric(name: str, unit: str) -> str:
     """A metric of vLLM's result file as words: "mean_ttft_ms" in ms is "mean TTFT"."""
     text = label(name).removesuffix(f" {unit}")
     return " ".join(word.upper() if word in LATENCIES else word for word in text.split(" "))
+
+
+def metric_with_unit(name: str, unit: str) -> str:
+    """The same with its unit behind it, "mean TTFT, ms", where `bare` leaves it out; a throughput is named by it."""
+    text = metric(name, unit)
+    if name in _THROUGHPUTS:
+        return _THROUGHPUTS[name]
+    return text if unit in _SCALED or not unit or text.endswith(unit) else f"{text}, {plain(unit)}"
+
+
+def bare(value: float | str | None, unit: str) -> str:
+    """A value without its unit, for a column of its kind; sizes and times keep theirs, since it varies."""
+    return amount(value, unit if unit in _SCALED else "")
 
 
 def counted(count: int, noun: str) -> str:

@@ -49,7 +49,9 @@ def _limit(limit: ContextLimit) -> TrafficMove:
         do=f"choose the limit: {limit.recommended:,} tokens where long requests may be refused, else {whole:,}",
         gain=f"the shorter one lowers what a single request can take of the cache by"
         f" {share(1 - limit.recommended / whole)}",
-        because=f"{limit.truncated:,} requests lie between the two",
+        because="1 request lies between the two"
+        if limit.truncated == 1
+        else f"{limit.truncated:,} requests lie between the two",
     )
 
 

@@ -161,13 +161,14 @@ def _status() -> Iterator[Callable[[Look, Look | None], None]]:
     from kvlab.serving import status
 
     if not sys.stderr.isatty():
-        last = -_LINE_EVERY
+        last, said = -_LINE_EVERY, ""
 
         def line(now: Look, before: Look | None) -> None:
-            nonlocal last
-            if now.at - last >= _LINE_EVERY:
-                last = now.at
-                sys.stderr.write(f"{status(now, before)}\n")
+            nonlocal last, said
+            text = status(now, before)
+            if now.at - last >= _LINE_EVERY and text != said:  # an idle server says it once
+                last, said = now.at, text
+                sys.stderr.write(f"{text}\n")
                 sys.stderr.flush()
 
         yield line
