@@ -397,3 +397,25 @@ def test_fp4_is_offered_only_where_the_chip_reads_it(qwen: Path) -> None:
     for gpu, offered in (("rtx4090-24gb", False), ("h100-80gb", False), ("b200-180gb", True)):
         plan = api.plan(qwen, engine="sglang", gpu=gpu, context=8192)
         assert ("fp4_mx_block16" in [other.kv_dtype for other in plan.alternatives]) is offered
+
+
+def test_sglang_names_the_share_that_holds_one_request(qwen: Path) -> None:
+    plan = api.plan(qwen, engine="sglang", gpu="rtx4090-24gb", context=32768)
+    assert plan.verdict.code == "does_not_fit"
+    move = next(move.text for move in plan.verdict.moves if move.text.startswith("--util"))
+    assert "CUDA graphs" in move
+    share = float(move.split()[1].rstrip(","))
+    assert api.plan(qwen, engine="sglang", gpu="rtx4090-24gb", context=32768, util=share).verdict.code == "fits"
+
+
+def test_tokens_in_flight_explain_a_dear_request() -> None:
+    config = Path(__file__).parents[1] / "golden" / "configs" / "openai__gpt-oss-20b.json"
+    plan = api.plan(config, gpu="h100-80gb", context=32768)
+    move = plan.verdict.moves[0].text
+    assert move.startswith("--max-num-batched-tokens 2048")
+    assert "16,384 tokens in flight" in move  # two steps of 8,192, since scheduling is asynchronous
+    fewer = api.plan(config, gpu="h100-80gb", context=32768, max_num_batched_tokens=2048)
+    assert fewer.capacity is not None
+    assert plan.capacity is not None
+    assert fewer.capacity.max_concurrency > 1.3 * plan.capacity.max_concurrency
+    assert not any("batched" in move.text for move in fewer.verdict.moves)

@@ -12,6 +12,7 @@ from kvlab.engines.sglang.defaults import default_share, runs_on
 from kvlab.engines.sglang.doubts import doubts, not_known
 from kvlab.engines.sglang.dtypes import layer_bytes, packed, resolve
 from kvlab.engines.sglang.expects import expects
+from kvlab.engines.sglang.moves import moves
 from kvlab.engines.sglang.parallel import attention_ranks, check_parallel, on_stage, stages_of
 from kvlab.engines.sglang.pools import (
     Pools,
@@ -153,6 +154,7 @@ PLANNER = Planner(
     default_util=lambda ask: None,
     default_share=default_share,
     most_share=None,
+    moves=moves,
     runs_on=runs_on,
     carve=_carve,
     options=frozenset(

@@ -15,6 +15,7 @@ from kvlab.core.units import GIB
 from kvlab.engines.vllm.carving import Carving, carving, sequence_bytes, token_bytes
 from kvlab.engines.vllm.defaults import sequences, utilisation
 from kvlab.engines.vllm.doubts import doubts
+from kvlab.engines.vllm.moves import moves
 from kvlab.engines.vllm.platform import runs_on
 
 _ONE_NUMBER = (0, 20, 0)  # "KV cache size" became max_concurrency x max_model_len
@@ -195,6 +196,7 @@ PLANNER = Planner(
     dtypes=("bfloat16", "fp8", "int4_per_token_head"),
     default_util=utilisation,
     carve=carve,
+    moves=moves,
     runs_on=runs_on,
     most_requests=sequences,
     options=frozenset(
