@@ -150,7 +150,11 @@ def beside_others(ask: Ask, gpu: Gpu | None, planner: Planner) -> Ask:
             f"--util {ask.util:g} and --share {gib(others)} are more than the GPU's {gib(whole)}: the engine would not"
             f" start; lower --util to {room:g}, or leave it out"
         )
-    return ask if ask.util is not None else msgspec.structs.replace(ask, util=min(usual, room))
+    if ask.util is not None:
+        return ask
+    # What the engine usually leaves free it needs beside others too, where there is that much.
+    apart = int((usual - others / whole) * 100) / 100
+    return msgspec.structs.replace(ask, util=apart if apart > 0 else min(usual, room))
 
 
 def _refuse_other_engines(ask: Ask, planner: Planner) -> None:

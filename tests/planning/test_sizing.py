@@ -214,9 +214,11 @@ def test_a_shared_gpu_leaves_what_others_do_not_hold() -> None:
     lines = {line.name: line.bytes for line in shared.ledger}
     assert lines["others"] == -30 * 2**30
     assert shared.ledger[-1].bytes < alone.ledger[-1].bytes
-    assert shared.ask.util == 0.62  # (79.11 - 30) / 79.11, what vLLM finds free when it starts
+    # 0.92 - 30 / 79.11: less than the 0.62 that is free at the start, by what vLLM leaves of a GPU of its own.
+    assert shared.ask.util == 0.54
+    assert -lines["left_free"] >= 0.08 * 79 * 2**30
     assert "--share" in shared.verdict.text
-    assert ("--gpu-memory-utilization", "0.62") in [(flag.flag, flag.value) for flag in shared.launch.flags]
+    assert ("--gpu-memory-utilization", "0.54") in [(flag.flag, flag.value) for flag in shared.launch.flags]
 
 
 def test_two_engines_at_a_half_each() -> None:
