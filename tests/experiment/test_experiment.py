@@ -174,7 +174,9 @@ def test_interrupted_it_leaves_nothing_running_and_goes_on(gemma: Path, tmp_path
     if number != signal.SIGKILL:
         assert first.returncode == 130
         last = said.splitlines()[-1]
-        assert last.startswith("kvlab: interrupted; everything that was started has been stopped; the same command takes")
+        assert last.startswith(
+            "kvlab: interrupted; everything that was started has been stopped; the same command takes"
+        )
     before = (folder / "runs" / "1-a" / "run.json").stat().st_mtime_ns
     second = subprocess.run([*words, "--json"], capture_output=True, text=True, timeout=400)
     assert second.returncode == 0, second.stderr
