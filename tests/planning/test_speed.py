@@ -135,3 +135,12 @@ def test_windows_bound_what_attention_computes() -> None:
 def test_prefill_needs_a_rate() -> None:
     slow = Machine(tp=1, pp=1, bandwidth=Range(1, 1), flops=None, step_seconds=Range(0, 0))
     assert prefill(Work(dense_parameters=1, dense_bytes=2.0), slow, 8) is None
+
+
+def test_a_model_larger_than_any_has_no_speed(tmp_path: Path) -> None:
+    """Seen in a mutated config: a hundred million hyper-connections, and 10^29 active parameters."""
+    config = json.loads((CONFIGS / "deepseek-ai__DeepSeek-V4-Flash.json").read_text())
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**config, "hc_mult": 100_000_000}))
+    for engine in ("vllm", "llamacpp"):
+        assert api.plan(path, engine=engine, gpu="h100-80gb").speed is None

@@ -16,7 +16,7 @@ from kvlab.source.count_traits import TRAITS
 
 _ERROR = 0.01
 """Share by which the counts of known shapes differ from published ones at most (tests/source/test_count.py)."""
-_MOST_BYTES = 1 << 48
+MOST_BYTES = 1 << 48
 """256 TiB: a hundred times the largest checkpoint that was published."""
 _TOWER_BYTES = 2_000_000_000
 """Room for a tower that is not counted: 1 B parameters of 16 bits; SigLIP so400m has 0.43 B, Qwen's towers 0.7 B."""
@@ -61,7 +61,7 @@ def _counted(root: Config, quant: Config | None) -> tuple[Weights | None, tuple[
     if not rules.fit(parts + drafts):
         return None, ()
     weights = _weights(parts, drafts, rules, plain)
-    if weights.bytes > _MOST_BYTES:
+    if weights.bytes > MOST_BYTES:
         text = f"{weights.because}, more than any model has: check its sizes, or give --weights-gib X"
         return None, (Doubt("weights", text),)
     return _without(weights, doubts), doubts

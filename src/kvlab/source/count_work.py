@@ -11,10 +11,10 @@ from kvlab.core.errors import KvlabError
 from kvlab.core.layout import Layout, Row
 from kvlab.core.roofline import Attends, Experts, Work
 from kvlab.source import count_attention, count_bytes, count_mixers, count_model, widths
-from kvlab.source.count import language_of, tied
+from kvlab.source.count import MOST_BYTES, language_of, tied
 from kvlab.source.count_attention import Shape, shape
 from kvlab.source.count_bytes import Rules
-from kvlab.source.count_parts import Part
+from kvlab.source.count_parts import Part, total
 from kvlab.source.count_traits import TRAITS
 
 _LOOKED_UP = ("model.embed_tokens_per_layer", "model.embed_positions")
@@ -23,7 +23,7 @@ _LAYER = re.compile(r"layers\.(\d+)\.")
 
 
 def work(config: Config, layout: Layout, weights_bytes: int | None) -> Work | None:
-    """Parameters, bytes and operations of one token; None for a shape that is not known.
+    """Parameters, bytes and operations of one token; None for a shape that is not known, or larger than any model's.
 
     `weights_bytes`: the checkpoint's size where it was read; the counted bytes are scaled to it, and stand for
     themselves without it.
@@ -35,6 +35,8 @@ def work(config: Config, layout: Layout, weights_bytes: int | None) -> Work | No
             return None
         described = shape(language, TRAITS[kind], kind)
         parts = count_model.trunk(described, tied(root, described))
+        if total(parts) > MOST_BYTES:
+            return None
         per_token = widths.experts_per_token(language)
         return _work(described, parts, _sizes(root, language, parts, weights_bytes), per_token, layout)
     except (KvlabError, IndexError, ArithmeticError):
