@@ -14,6 +14,20 @@ _GPU = "chip-memory, as kvlab gpus lists them: h100-80gb, rtx4090-24gb, cpu (def
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Every argument of contract `kvlab plan SOURCE`, source and --strict excepted."""
+    _add_where(parser)
+    _add_cache(parser)
+    _add_memory(parser)
+    _add_llama(parser)
+    parser.add_argument(
+        "--engine-arg",
+        action="append",
+        default=[],
+        metavar="FLAG=VALUE",
+        help="any other flag of the engine; repeatable. Those that change the cache are honoured",
+    )
+
+
+def _add_where(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("engine and GPU")
     where.add_argument(
         "--engine", help="the engine, as kvlab engines lists them (default: vllm, and llamacpp for a .gguf)"
@@ -34,6 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("ep", "expert", "1"),
     ):
         where.add_argument(f"--{name}", type=count, help=f"{text} parallel size (default: {default})")
+
+
+def _add_cache(parser: argparse.ArgumentParser) -> None:
     cache = parser.add_argument_group("cache")
     cache.add_argument("--kv-dtype", help="cache dtype in the engine's own words: fp8, q8_0 ... (default: its own)")
     cache.add_argument(
@@ -51,6 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("none", "align", "all"),
         help=f"recurrent states that are kept for reuse {_OWN}",
     )
+
+
+def _add_memory(parser: argparse.ArgumentParser) -> None:
     memory = parser.add_argument_group("memory")
     memory.add_argument("--util", type=positive, help=f"share of GPU memory that the engine claims {_OWN}")
     memory.add_argument(
@@ -77,6 +97,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="leave out what kvlab check --learn saw of earlier starts on this GPU (default: use it)",
     )
+
+
+def _add_llama(parser: argparse.ArgumentParser) -> None:
     llama = parser.add_argument_group("llama.cpp")
     llama.add_argument("--parallel", type=count, help="slots, -np (default: --users, what --pool-gib holds, or 4)")
     llama.add_argument(
@@ -88,13 +111,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     llama.add_argument("--kv-dtype-v", help="cache type of values alone (default: --kv-dtype)")
     llama.add_argument("--swa-full", action="store_true", help="window layers keep the whole context")
     llama.add_argument("--ubatch", type=count, help="tokens per micro-batch (default: 512)")
-    parser.add_argument(
-        "--engine-arg",
-        action="append",
-        default=[],
-        metavar="FLAG=VALUE",
-        help="any other flag of the engine; repeatable. Those that change the cache are honoured",
-    )
 
 
 def ask(options: argparse.Namespace) -> Ask:
