@@ -85,6 +85,11 @@ def concurrency(plan: Plan, capacity: Capacity) -> Told:
     return _told("max_concurrency", f"{capacity.max_concurrency:,.2f}{asked}", plan, 2)
 
 
+def longest(plan: Plan, capacity: Capacity) -> Told:
+    """Tokens of the longest request that runs alone."""
+    return _told("longest_request_tokens", words.counted(capacity.longest_request_tokens, "token"), plan, 0)
+
+
 def between(line: LedgerLine) -> str:
     """The range of a ledger line, "-7 to -1 GiB"; "" when it is exact, and for a pool that is none."""
     if line.name == "pool" and line.bytes <= 0:

@@ -18,7 +18,7 @@ from kvlab.core.measure import PoolUse
 from kvlab.core.quality import Prefix, Quality
 from kvlab.core.record import Ab, Arm
 from kvlab.core.units import seconds
-from kvlab.reporting import words
+from kvlab.reporting import planned, words
 from kvlab.reporting.terminal_parts import bullets, facts, heading, indented, left, note, right, table, verdict_line
 from kvlab.reporting.terminal_plan import plan
 from kvlab.reporting.vllm_keys import LATENCIES, STATISTICS
@@ -231,11 +231,11 @@ def ab(value: Ab) -> RenderableType:
 
 def _arm(arm: Arm) -> str:
     cache = f"{words.plain(arm.label)}: {words.plain(arm.plan.kv.dtype)} cache"
-    tokens = f", {arm.plan.capacity.tokens:,} tokens" if arm.plan.capacity else ""
+    tokens = f", tokens: {planned.tokens(arm.plan, arm.plan.capacity).line()}" if arm.plan.capacity else ""
     checked = ""
     if arm.check:
         agreed = sum(row.verdict == "agrees" for row in arm.check.rows)
-        checked = f"; log against plan: {agreed} of {len(arm.check.rows)} agree"
+        checked = f"; log against plan: {agreed} of {len(arm.check.rows)} agree (read)"
     return cache + tokens + checked
 
 

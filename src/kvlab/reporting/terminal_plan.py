@@ -81,7 +81,7 @@ def _cost(value: Plan) -> list[tuple[str, str]]:
         keeps = f"{size(line.bytes_per_token)} a token" if line.bytes_per_token else "nothing a token"
         window = f", the last {line.window:,} tokens" if line.window else ""
         state = f", {size(line.bytes_per_sequence)} a sequence" if line.kind == "state" else ""
-        rows.append((f"{line.layers:,} {words.plain(line.kind)} layers", keeps + window + state))
+        rows.append((f"{line.layers:,} {words.plain(line.kind)} layers", f"{keeps}{window}{state} (computed)"))
     return rows
 
 
@@ -91,7 +91,7 @@ def _capacity(value: Plan, capacity: Capacity) -> list[tuple[str, str]]:
         ("blocks", planned.blocks(value, capacity).line()),
         ("tokens in the pool", planned.tokens(value, capacity).line()),
         ("requests at once", planned.concurrency(value, capacity).line()),
-        ("longest single request", words.counted(capacity.longest_request_tokens, "token")),
+        ("longest single request", planned.longest(value, capacity).line()),
     ]
 
 
