@@ -22,6 +22,19 @@ _CELLS = 256
 """llama.cpp rounds its cells up to this many."""
 
 
+Certainty = Literal["exact", "stated", "possible"]
+"""Its arithmetic gives what the log prints, to the digit; a line states it; nothing speaks against it."""
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """A cause of differences. `explains` names the rows that it accounts for."""
+
+    code: str
+    text: str
+    certainty: Certainty
+    explains: tuple[str, ...] = ()
+
+
 class CheckRow(msgspec.Struct, frozen=True, kw_only=True):
     """One planned quantity, or word, beside what the engine said. `difference` is seen minus planned, in `unit`.
 
@@ -40,6 +53,10 @@ class CheckRow(msgspec.Struct, frozen=True, kw_only=True):
     likely_because: str | None = None
     low: float | None = None
     high: float | None = None
+    follows_from: tuple[str, ...] = ()
+    """Lines of the ledger, or of the cost of a token, that a difference follows from: the nearest first."""
+    causes: tuple[Reason, ...] = ()
+    """What may explain a difference, the surest first."""
 
     @property
     def ranged(self) -> bool:
@@ -57,6 +74,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """What --learn wrote to the calibration file."""
     remarks: tuple[str, ...] = ()
     """What holds for several rows, or for none: one setting that explains them, what was not compared."""
+    causes: tuple[Reason, ...] = ()
+    """Those of all rows, the surest first."""
     refused: str | None = None
     """The line in which the engine refuses to start; None when it does not, or started after that."""
 

@@ -24,16 +24,46 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     line_number: int | None = None
 
 
+Value = str | int | float | bool | None
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that the engine ran with, as its log states it."""
+
+    name: str
+    """The field of Ask that asks for it, or the engine's flag, without dashes before it, where there is none."""
+    flag: str
+    """What the engine calls it ("--max-model-len", "n_ctx")."""
+    value: Value
+    """In the words of a request; None: the engine's own default."""
+    line: str
+    line_number: int | None = None
+
+
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """Everything read from one log or server. A name that is absent was not seen: that is neither yes nor no."""
 
     engine: str
     version: str | None = None
     seen: tuple[Seen, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    """The last statement of each setting."""
+    all_settings: bool = False
+    """Whether `settings` holds every one that was given: those that it lacks are at their defaults."""
+    told: tuple[Seen, ...] = ()
+    """What bears on the cache and is no planned number: memory that was free before, a manager turned off."""
 
     def get(self, name: str) -> Seen | None:
         """The last statement of that name; None when it was not seen."""
         return next((item for item in reversed(self.seen) if item.name == name), None)
+
+    def hint(self, name: str) -> Seen | None:
+        """The last of that name among what was told."""
+        return next((item for item in reversed(self.told) if item.name == name), None)
+
+    def setting(self, name: str) -> Setting | None:
+        """The setting of that name; None when the log does not state it."""
+        return next((item for item in self.settings if item.name == name), None)
 
 
 class Said(msgspec.Struct, frozen=True):

@@ -1,0 +1,71 @@
+"""Why a log says something else than the plan: a cause, the case that it is tried on, and what it explains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from kvlab.core.check import CheckRow, Reason
+from kvlab.core.observation import Observation, Setting, Value
+from kvlab.core.plan import Plan
+
+Changes = Mapping[str, Value]
+"""Settings as a request names them (fields of Ask, or flags) -> their values."""
+GUESSES = 8
+"""Guesses that one cause may make: each is a plan."""
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan and the log that differs from it."""
+
+    plan: Plan
+    observation: Observation
+    differing: tuple[CheckRow, ...]
+    """The rows that differ."""
+    open: tuple[CheckRow, ...]
+    """Those of them that no stated setting explains."""
+    shares: Mapping[str, tuple[str, ...]]
+    """Row -> the lines of the ledger that its difference follows from, the nearest first."""
+
+    def row(self, name: str) -> CheckRow | None:
+        """The row of that name, when it differs."""
+        return next((row for row in self.differing if row.name == name), None)
+
+    def after(self, line: str) -> tuple[str, ...]:
+        """Names of the differing rows that follow from a line of the ledger."""
+        return tuple(row.name for row in self.differing if line in self.shares.get(row.name, ()))
+
+    def planned(self, line: str) -> int | None:
+        """Bytes that the ledger takes for a line (positive); None when it has no such line."""
+        found = [item.bytes for item in self.plan.ledger if item.name == line]
+        return abs(found[0]) if found else None
+
+    def pool_off(self) -> float | None:
+        """Bytes by which the log's pool is larger than the planned one; None when it agrees or is not stated."""
+        pool = self.row("kv_pool_bytes")
+        return pool.difference if pool is not None else None
+
+
+class Guess(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that no line states, to be tried by arithmetic."""
+
+    changes: dict[str, Value]
+    text: str
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """One cause. Its file's name is its code, its docstring its page."""
+
+    settings: tuple[str, ...] = ()
+    """Settings whose stated difference is this cause; the plan is made again with them."""
+    engines: tuple[str, ...] = ()
+    """Engines that it is tried on; none: all."""
+    test: Callable[[Case], Reason | None] | None = None
+    """What the log's own numbers show, by arithmetic; None when it is not this."""
+    guesses: Callable[[Case], tuple[Guess, ...]] | None = None
+    """Settings to try where nothing that is stated explains every row, the likeliest first."""
+    taught: bool = False
+    """Whether it is what a start takes of the memory: --learn keeps it, and refuses all others."""
+    unplanned: bool = False
+    """Whether its settings take memory that no plan counts: then they are named when the pool is smaller."""

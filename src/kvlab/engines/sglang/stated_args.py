@@ -1,0 +1,71 @@
+"""The arguments that SGLang's log states: all of them, with what it filled in for those that were not given."""
+
+from __future__ import annotations
+
+import re
+
+from kvlab.core.notation import literal
+from kvlab.core.observation import Said, Value
+from kvlab.core.stated import (
+    ABSENT,
+    Arguments,
+    Named,
+    StatedArgs,
+    count,
+    reversed_truth,
+    share,
+    truth,
+    whole_number,
+    word,
+)
+from kvlab.core.units import GIB
+
+
+def _chunk(text: str) -> Value:
+    """Tokens of a prefill chunk; -1 turns chunks off, which a request cannot ask for."""
+    return ABSENT if literal(text) == -1 else count(text)
+
+
+def _path(text: str) -> Value:
+    value = literal(text)
+    return str(value).rstrip("/").rpartition("/")[2] or ABSENT if isinstance(value, str) else ABSENT
+
+
+_NAMES = {
+    "model_path": Named("model", _path),
+    "context_length": Named("context", count),
+    "mem_fraction_static": Named("util", share),
+    "kv_cache_dtype": Named("kv_dtype", word),
+    "page_size": Named("block_size", count),
+    "tp_size": Named("tp", count),
+    "pp_size": Named("pp", count),
+    "dp_size": Named("dp", count),
+    "ep_size": Named("ep", count),
+    "max_running_requests": Named("max_num_seqs", count),
+    "chunked_prefill_size": Named("max_num_batched_tokens", _chunk),
+    "disable_radix_cache": Named("prefix_caching", reversed_truth),
+    "max_total_tokens": Named("max-total-tokens", whole_number),
+    "speculative_algorithm": Named("speculative-algorithm", word),
+    "speculative_num_draft_tokens": Named("speculative-num-draft-tokens", whole_number),
+    "enable_dp_attention": Named("enable-dp-attention", truth),
+    "disable_cuda_graph": Named("disable-cuda-graph", truth),
+    "cuda_graph_max_bs": Named("cuda-graph-max-bs", whole_number),
+    "max_mamba_cache_size": Named("max-mamba-cache-size", whole_number),
+    "mamba_ssm_dtype": Named("mamba-ssm-dtype", word),
+    "swa_full_tokens_ratio": Named("swa-full-tokens-ratio", whole_number),
+    "disable_hybrid_swa_memory": Named("disable-hybrid-swa-memory", truth),
+    "quantization": Named("quantization", word),
+    "dtype": Named("dtype", word),
+    "cpu_offload_gb": Named("cpu-offload-gb", whole_number),
+    "enable_lora": Named("enable-lora", truth),
+}
+
+STATED = StatedArgs(
+    # "server_args=ServerArgs(model_path='/home/model/Qwen/QwQ-32B', ..., mem_fraction_static=0.85, ...)" (0.2 on)
+    lists=(Arguments(pattern=re.compile(r"\bserver_args=ServerArgs\("), names=_NAMES, whole=True),),
+    told=(
+        # "Load weight begin. avail mem=21.63 GB": the first of a start, before anything is loaded
+        Said("free_at_start_bytes", "bytes", re.compile(r"\bLoad weight begin\. avail mem=(\d+(?:\.\d+)?) ?GB"), GIB),
+    ),
+    where='"server_args=ServerArgs(...)", the first line of a start',
+)

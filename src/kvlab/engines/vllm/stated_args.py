@@ -1,0 +1,122 @@
+"""The arguments that vLLM's log states: those that were given, and the configuration that came of them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from kvlab.core.notation import literal, pairs
+from kvlab.core.observation import Said, Value
+from kvlab.core.stated import ABSENT, Arguments, Named, StatedArgs, count, share, truth, whole_number, word
+from kvlab.core.units import GIB
+
+_X = r"(-?\d+(?:\.\d+)?)"
+
+
+def _speculation(text: str) -> Value:
+    """A speculative configuration as JSON, with the keys that a request knows."""
+    if literal(text) is None:
+        return None
+    opening = re.search(r"[({]", text)
+    found = {key: literal(value) for key, value in pairs(text, opening.end() if opening else 0).items()}
+    number = found.get("num_speculative_tokens", found.get("num_spec_tokens"))
+    said = {"method": found.get("method"), "num_speculative_tokens": number, "model": found.get("model")}
+    # vLLM writes the target's own path where a model drafts with its own layers.
+    if said["method"] in ("mtp", "deepseek_mtp"):
+        said["model"] = None
+    kept = {key: value for key, value in said.items() if value is not None}
+    return json.dumps(kept) if kept else ABSENT
+
+
+def _connector(text: str) -> Value:
+    if literal(text) is None:
+        return None
+    found = re.search(r"kv_connector['\"]?\s*[=:]\s*['\"](\w+)['\"]", text)
+    return found[1] if found is not None else ABSENT
+
+
+def _gib(text: str) -> Value:
+    value = count(text)
+    return value / GIB if isinstance(value, int) else value
+
+
+def _path(text: str) -> Value:
+    """The last part of a model's path or Hub id: the folders before it are nobody's business."""
+    value = literal(text)
+    return str(value).rstrip("/").rpartition("/")[2] or ABSENT if isinstance(value, str) else ABSENT
+
+
+_RANKS = {
+    "tensor_parallel_size": Named("tp", count),
+    "pipeline_parallel_size": Named("pp", count),
+    "data_parallel_size": Named("dp", count),
+    "decode_context_parallel_size": Named("dcp", count),
+}
+_GIVEN = {
+    **_RANKS,
+    "model": Named("model", _path),
+    "max_model_len": Named("context", count),
+    "gpu_memory_utilization": Named("util", share),
+    "kv_cache_dtype": Named("kv_dtype", word),
+    "kv_cache_memory_bytes": Named("pool_gib", _gib),
+    "block_size": Named("block_size", count),
+    "max_num_batched_tokens": Named("max_num_batched_tokens", count),
+    "max_num_seqs": Named("max_num_seqs", count),
+    "enable_prefix_caching": Named("prefix_caching"),
+    "mamba_cache_mode": Named("mamba_cache_mode", word),
+    "mamba_cache_dtype": Named("mamba-cache-dtype", word),
+    "mamba_ssm_cache_dtype": Named("mamba-ssm-cache-dtype", word),
+    "num_gpu_blocks_override": Named("num-gpu-blocks-override", whole_number),
+    "speculative_config": Named("speculative-config", _speculation),
+    "disable_hybrid_kv_cache_manager": Named("disable-hybrid-kv-cache-manager", truth),
+    "kv_transfer_config": Named("kv-transfer-config", _connector),
+    "enforce_eager": Named("enforce-eager", truth),
+    "async_scheduling": Named("async-scheduling", truth),
+    "dtype": Named("dtype", word),
+    "quantization": Named("quantization", word),
+    "cpu_offload_gb": Named("cpu-offload-gb", whole_number),
+    "enable_lora": Named("enable-lora", truth),
+    "language_model_only": Named("language-model-only", truth),
+    "performance_mode": Named("performance-mode", word),
+}
+_CONFIGURED = {
+    # What the arguments became: the dtype and the quantisation are always named, so they tell of no flag.
+    **_RANKS,
+    "max_seq_len": Named("context", count),
+    "kv_cache_dtype": Named("kv_dtype", word),
+    "speculative_config": Named("speculative-config", _speculation),
+    "enforce_eager": Named("enforce-eager", truth),
+    "enable_prefix_caching": Named("prefix_caching", truth),
+}
+
+STATED = StatedArgs(
+    lists=(
+        # "non-default args: {'model_tag': './model', 'max_model_len': 2048, 'block_size': 32}" (0.9 on)
+        Arguments(pattern=re.compile(r"\bnon-default args: \{"), names=_GIVEN, whole=True),
+        # "args: Namespace(subparser='serve', model_tag='...', max_model_len=20000, ...)" (to 0.9)
+        Arguments(pattern=re.compile(r"\bargs: Namespace\("), names=_GIVEN, whole=True),
+        # "Initializing a V1 LLM engine (v0.32.0) with config: model='./model', speculative_config=None, ..."
+        Arguments(
+            pattern=re.compile(r"LLM engine \(v[\w.+]+\) with config: "),
+            names=_CONFIGURED,
+            whole=False,
+            flag=lambda key: "--max-model-len" if key == "max_seq_len" else "--" + key.replace("_", "-"),
+        ),
+    ),
+    told=(
+        # "Initial free memory 78.1 GiB, reserved 4.0 GiB memory for KV Cache ..."
+        Said("free_at_start_bytes", "bytes", re.compile(rf"Initial free memory:? {_X} GiB"), GIB),
+        # "Free memory on device cuda:0 (21.3/23.6 GiB) on startup ..." (a refusal and a hint; 0.8 on)
+        Said("free_at_start_bytes", "bytes", re.compile(rf"Free memory on device [\w:]*\s*\({_X}/[\d.]+ GiB\)"), GIB),
+        # "Turning off hybrid kv cache manager because `--kv-transfer-config` is set. ..."
+        Said("hybrid_manager_off", "word", re.compile(r"(Turning off hybrid kv cache manager) because")),
+        # "Hybrid KV cache manager is disabled for this hybrid model, ..."
+        Said("hybrid_manager_off", "word", re.compile(r"(Hybrid KV cache manager is disabled) for this hybrid model")),
+        # "Profiling run" of V0: "non_torch_memory takes 0.35GiB; PyTorch activation peak memory takes 1.21GiB; ..."
+        Said("non_torch_bytes", "bytes", re.compile(rf"non_torch_memory takes {_X}GiB"), GIB),
+        Said("activation_bytes", "bytes", re.compile(rf"PyTorch activation peak memory takes {_X}GiB"), GIB),
+        # "Encoder cache will be initialized with a budget of 16384 tokens, and profiled with 1 image items ..."
+        Said("encoder_tokens", "tokens", re.compile(r"Encoder cache will be initialized with a budget of (\d+) tokens")),
+    ),
+    where='"non-default args: {...}", which vLLM prints first of all (0.9 on; "args: Namespace(...)" before)',
+)
