@@ -13,7 +13,6 @@ from kvlab.load.address import base_url
 from kvlab.load.client import Connections
 from kvlab.load.pages import METRICS_BYTES, body
 from kvlab.load.reply import shorten
-from kvlab.load.sampler import believed
 from kvlab.load.server import contact
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def read_words(url: str, engine: str) -> dict[str, float] | None:
 
     async def main(_: Callable[[], float]) -> dict[str, float]:
         async with Connections(_SECONDS, url) as connections:
-            return believed(engines.metric_map(engine).read(await _pages(connections.fresh, base_url(url), engine)))
+            return engines.metric_map(engine).read(await _pages(connections.fresh, base_url(url), engine))
 
     try:
         return clock.run(main)
@@ -65,7 +64,7 @@ async def _read(session: ClientSession, url: str, engine: str) -> Observation:
     source = " ".join(pages)
     seen = tuple(
         Seen(name=name, value=value, unit="", line=source)
-        for name, value in sorted(believed(engines.metric_map(engine).read(pages)).items())
+        for name, value in sorted(engines.metric_map(engine).read(pages).items())
     )
     return Observation(engine=engine, seen=seen)
 

@@ -17,6 +17,7 @@ from scripted_server import DONE, MODELS, Scripted, event, plain, serving, strea
 
 from kvlab.attach import read_server
 from kvlab.core.errors import BadInput, KvlabError, ServerRefused
+from kvlab.core.scrape import believed
 from kvlab.engines import metric_map, names
 from kvlab.load import pages
 from kvlab.load.address import authorization, base_url, shown
@@ -24,7 +25,6 @@ from kvlab.load.bench import BenchSpec, bench
 from kvlab.load.datasets import PromptsFile, RandomTokens
 from kvlab.load.reply import Asked, Reply, server_message
 from kvlab.load.runner import run_load
-from kvlab.load.sampler import believed
 from kvlab.load.spec import LoadSpec, Prompt
 
 DEEP = "[" * 100_000

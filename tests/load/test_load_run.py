@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 import pytest
@@ -271,7 +271,7 @@ def test_no_prompts() -> None:
 
 
 def test_the_metrics_beside_a_run() -> None:
-    def read(pages: dict[str, str]) -> dict[str, float]:
+    def read(pages: Mapping[str, str], _: Mapping[str, float]) -> dict[str, float]:
         return {word: float(value) for word, value in (line.split() for line in pages["/metrics"].splitlines())}
 
     def page() -> str:
@@ -279,7 +279,7 @@ def test_the_metrics_beside_a_run() -> None:
         lines = [f"running {server.in_flight}", f"prefix_queries_tokens_total {10 + 4 * count}"]
         return "\n".join([*lines, f"prefix_hits_tokens_total {count}", f"kv_used_ratio {0.1 * server.in_flight}"])
 
-    metrics = MetricMap(prefix="x", read=read, paths=("/metrics", "/absent"))  # type: ignore[arg-type]
+    metrics = MetricMap(prefix="x", more=read, paths=("/metrics", "/absent"))
     with serving(stream(0.2, event("a", "stop"), DONE)) as server:
         server.pages["/metrics"] = page
         spec = LoadSpec(concurrency=3, sample_every=0.05)
@@ -294,7 +294,7 @@ def test_the_metrics_beside_a_run() -> None:
 
 
 def test_no_metrics_page_no_samples() -> None:
-    metrics = MetricMap(prefix="x", read=lambda pages: {}, paths=("/metrics",))
+    metrics = MetricMap(prefix="x", paths=("/metrics",))
     with serving(GOOD) as server:
         result = run_load(server.url, [PROMPT], ONE, metrics=metrics)
     assert result.samples == ()

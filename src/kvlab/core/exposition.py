@@ -31,12 +31,17 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 def samples(text: str) -> list[Sample]:
-    """Every sample of `text`, in order.
+    """Every sample of `text`, in order. Raises BadInput as `rows` does."""
+    return [sample for _, sample in rows(text)]
+
+
+def rows(text: str) -> list[tuple[str, Sample]]:
+    """Every sample of `text`, in order, with the line that states it.
 
     Raises BadInput naming the first line that is not in the format, or when there is no sample at all.
     """
     found = [
-        _sample(line, number)
+        (line.strip(), _sample(line, number))
         for number, line in enumerate(text.split("\n"), 1)
         if line.strip() and not line.lstrip().startswith("#")
     ]

@@ -12,6 +12,11 @@ import msgspec
 
 from kvlab.core.errors import BadInput
 
+MOST = float(1 << 60)
+"""Above any count, time or size that an engine states."""
+_FULL = 1.001
+"""A ratio of 1, rounded."""
+
 
 class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     """A Prometheus histogram: `counts[i]` observations were at most `bounds[i]`; the last bound is infinite."""
@@ -100,6 +105,11 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         total = None if before.sum is None or after.sum is None else after.sum - before.sum
         counts = tuple(late - early for early, late in zip(before.counts, after.counts, strict=True))
         return Histogram(bounds=after.bounds, counts=counts, sum=total)
+
+
+def believed(values: Mapping[str, float]) -> dict[str, float]:
+    """The values that can be true: from 0 to 2^60, and ratios to 1. The others were not seen."""
+    return {word: value for word, value in values.items() if 0 <= value <= (_FULL if word.endswith("_ratio") else MOST)}
 
 
 def window(first: Reading, last: Reading, seconds: float) -> Window:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from typing import TypeVar
@@ -20,6 +21,8 @@ from kvlab.core.engine import (
     TokenPart,
 )
 from kvlab.core.errors import BadInput, nearest
+from kvlab.core.scrape import Reading
+from kvlab.core.stated import StatedArgs
 
 T = TypeVar("T", bound=Part)
 
@@ -67,9 +70,22 @@ def metric_map(name: str) -> MetricMap:
     return _part(name, "metrics", MetricMap)
 
 
+def reading(name: str, pages: Mapping[str, str]) -> Reading:
+    """What the engine's pages, by path ("/metrics", "/slots"), say in kvlab's words.
+
+    Raises BadInput when there is no engine of that name, or a page is not what its path says.
+    """
+    return metric_map(name).reading(name, pages)
+
+
 def failures(name: str) -> Failures:
     """The lines that announce a failed start."""
     return _part(name, "errors", Failures)
+
+
+def stated_args(name: str) -> StatedArgs:
+    """The settings that the engine's log states."""
+    return _part(name, "stated_args", StatedArgs)
 
 
 def token_api(name: str) -> TokenApi:

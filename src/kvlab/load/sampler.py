@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 _SECONDS = 5.0
 _MOST_HELD = 256 << 20
 """Bytes of compressed pages of one run; later pages are not kept."""
-_MOST = 1 << 60
-"""Above any count that an engine states."""
-_FULL = 1.001
-"""A ratio of 1, rounded."""
 
 
 class Sampler:
@@ -68,7 +64,7 @@ class Sampler:
                 values = self._metrics.read(texts)
             except BadInput:
                 continue
-            if values := believed(values):
+            if values:
                 found.append(MetricSample(moment - start, values))
         return tuple(found)
 
@@ -96,13 +92,6 @@ class Sampler:
             self._seen.append((moment, pages))
             self._held += held
         return bool(pages)
-
-
-def believed(values: Mapping[str, float]) -> dict[str, float]:
-    """The values that can be true: from 0 to 2^60, and ratios to 1. The others were not seen."""
-    return {
-        word: value for word, value in values.items() if 0 <= value <= (_FULL if word.endswith("_ratio") else _MOST)
-    }
 
 
 def pool_use(samples: Sequence[MetricSample]) -> PoolUse:

@@ -29,6 +29,8 @@ def test_a_pool_that_retracts(golden: Path) -> None:
     assert found == {
         "kv_used_ratio": 0.85,
         "kv_used_tokens": 27876,
+        "kv_free_tokens": 2888,
+        "kv_evictable_tokens": 2004,
         "preemptions_total": 48,
         "prefix_hits_tokens_total": 4600439,
     }

@@ -18,15 +18,22 @@ def test_a_full_pool_reads_as_the_server_stated_it(golden: Path) -> None:
     assert values == {
         "running": 10,
         "waiting": 2,
+        "waiting_capacity": 2,
+        "waiting_deferred": 0,
         "kv_used_ratio": 1,
         "preemptions_total": 0,
         "prefix_queries_tokens_total": 37_648,
         "prefix_hits_tokens_total": 22_848,
+        "external_queries_tokens_total": 0,
+        "external_hits_tokens_total": 0,
+        "requests_total": 120,
         "prompt_tokens_total": 37_648,
+        "prefill_tokens_total": 14_800,
         "generation_tokens_total": 2_776,
         "kv_tokens": 3_232,
         "max_concurrency": 1.578125,
         "num_gpu_blocks": 101,
+        "kv_usable_blocks": 100,
         "block_size": 32,
     }
 

@@ -14,17 +14,22 @@ import msgspec
 
 from kvlab.core.engine import MetricMap
 from kvlab.core.errors import BadInput
-from kvlab.core.exposition import samples
+from kvlab.core.series import Series
 
-_WORDS = {
-    "llamacpp:requests_processing": "running",
-    "llamacpp:requests_deferred": "waiting",
-    "llamacpp:tokens_predicted_total": "generation_tokens_total",
-    "llamacpp:prompt_tokens_cached_total": "prefix_hits_tokens_total",
-    "llamacpp:kv_cache_usage_ratio": "kv_used_ratio",
-}
-
-
+_CACHED = "llamacpp:prompt_tokens_cached_total"
+_SERIES = (
+    Series("running", ("llamacpp:requests_processing",)),
+    Series("waiting", ("llamacpp:requests_deferred",)),
+    Series("kv_used_ratio", ("llamacpp:kv_cache_usage_ratio",)),
+    Series("generation_tokens_total", ("llamacpp:tokens_predicted_total",)),
+    # the engine leaves cached tokens out of its prompt counter
+    Series("prefill_tokens_total", ("llamacpp:prompt_tokens_total",)),
+    Series("prompt_tokens_total", ("llamacpp:prompt_tokens_total",), plus=(_CACHED,)),
+    Series("prefix_queries_tokens_total", ("llamacpp:prompt_tokens_total",), plus=(_CACHED,)),
+    Series("prefix_hits_tokens_total", (_CACHED,)),
+    Series("drafted_tokens_total", ("llamacpp:spec_decode_num_draft_tokens_total",)),
+    Series("accepted_tokens_total", ("llamacpp:spec_decode_num_accepted_tokens_total",)),
+)
 _Tokens = Annotated[int, msgspec.Meta(le=1 << 40)]
 _Cells = Annotated[int, msgspec.Meta(ge=1, le=1 << 40)]
 
@@ -42,20 +47,8 @@ class _Slot(msgspec.Struct):
     next_token: list[_Next] = []
 
 
-def _read(pages: Mapping[str, str]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    if "/metrics" in pages:
-        values = {sample.name: sample.value for sample in samples(pages["/metrics"])}
-        found = {word: values[name] for name, word in _WORDS.items() if name in values}
-        computed = values.get("llamacpp:prompt_tokens_total")
-        if computed is not None:
-            # the engine leaves cached tokens out of its prompt counter
-            found["prompt_tokens_total"] = computed + found.get("prefix_hits_tokens_total", 0)
-            if "prefix_hits_tokens_total" in found:
-                found["prefix_queries_tokens_total"] = found["prompt_tokens_total"]
-    if "/slots" in pages:
-        found |= _slots(pages["/slots"])
-    return found
+def _more(pages: Mapping[str, str], values: Mapping[str, float]) -> dict[str, float]:
+    return {**values, **(_slots(pages["/slots"]) if "/slots" in pages else {})}
 
 
 def _slots(page: str) -> dict[str, float]:
@@ -73,4 +66,15 @@ def _slots(page: str) -> dict[str, float]:
     return found
 
 
-METRICS = MetricMap(prefix="llamacpp:", read=_read, paths=("/metrics", "/slots"))
+METRICS = MetricMap(
+    prefix="llamacpp:",
+    paths=("/metrics", "/slots"),
+    series=_SERIES,
+    more=_more,
+    told={
+        "slots": "/slots, its rows",
+        "n_ctx_slot": "/slots n_ctx",
+        "kv_used_tokens": "/slots n_prompt_tokens + n_decoded of those at work",
+        "kv_used_ratio": "/slots, where there is one",
+    },
+)

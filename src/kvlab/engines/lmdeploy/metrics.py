@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-
 from kvlab.core.engine import MetricMap
-from kvlab.core.exposition import samples
+from kvlab.core.series import Series
 
-_SUMMED = {
-    "lmdeploy:num_requests_running": "running",
-    "lmdeploy:num_requests_waiting": "waiting",
-    "lmdeploy:prompt_tokens_total": "prompt_tokens_total",
-    "lmdeploy:generation_tokens_total": "generation_tokens_total",
-    "lmdeploy:cached_tokens_total": "prefix_hits_tokens_total",
-}
-_USED = "lmdeploy:gpu_cache_usage_perc"
-"""0 to 1 in spite of its name."""
+_HITS = "prefix_hits_tokens_total"
+_SERIES = (
+    Series("running", ("lmdeploy:num_requests_running",)),
+    Series("waiting", ("lmdeploy:num_requests_waiting",)),
+    # 0 to 1 in spite of its name
+    Series("kv_used_ratio", ("lmdeploy:gpu_cache_usage_perc",), across="largest"),
+    Series("prompt_tokens_total", ("lmdeploy:prompt_tokens_total",)),
+    Series("generation_tokens_total", ("lmdeploy:generation_tokens_total",)),
+    Series(_HITS, ("lmdeploy:cached_tokens_total",)),
+    # the prompt counter includes what came from the cache
+    Series("prefix_queries_tokens_total", ("lmdeploy:prompt_tokens_total",), needs=_HITS),
+)
 
-
-def _read(pages: Mapping[str, str]) -> dict[str, float]:
-    if "/metrics" not in pages:
-        return {}
-    rows = [sample for sample in samples(pages["/metrics"]) if not math.isnan(sample.value)]
-    found = {}
-    for name, word in _SUMMED.items():
-        if values := [row.value for row in rows if row.name == name]:
-            found[word] = sum(values)
-    if used := [row.value for row in rows if row.name == _USED]:
-        found["kv_used_ratio"] = max(used)
-    if "prefix_hits_tokens_total" in found and "prompt_tokens_total" in found:
-        found["prefix_queries_tokens_total"] = found["prompt_tokens_total"]
-    return found
-
-
-METRICS = MetricMap(prefix="lmdeploy:", read=_read, paths=("/metrics",))
+METRICS = MetricMap(prefix="lmdeploy:", paths=("/metrics",), series=_SERIES, pools=("model_name", "engine"))

@@ -22,7 +22,7 @@ class _Page(msgspec.Struct):
     models: list[_Loaded] | None = None
 
 
-def _read(pages: Mapping[str, str]) -> dict[str, float]:
+def _more(pages: Mapping[str, str], _: Mapping[str, float]) -> dict[str, float]:
     """Nothing while no model is loaded, or when several are: they share no number."""
     if _PATH not in pages:
         return {}
@@ -42,4 +42,13 @@ def _read(pages: Mapping[str, str]) -> dict[str, float]:
     return found
 
 
-METRICS = MetricMap(prefix="", read=_read, paths=(_PATH,))
+METRICS = MetricMap(
+    prefix="",
+    paths=(_PATH,),
+    more=_more,
+    told={
+        "n_ctx_slot": "/api/ps context_length",
+        "loaded_bytes": "/api/ps size",
+        "loaded_gpu_bytes": "/api/ps size_vram",
+    },
+)

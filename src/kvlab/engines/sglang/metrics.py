@@ -6,36 +6,43 @@ request ends; token_usage counts live requests only, so a warm prefix cache does
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from kvlab.core.engine import MetricMap
-from kvlab.core.exposition import Sample, samples
+from kvlab.core.series import Series
 
-_PREFIX = "sglang:"
-# Gauges of a pool or a scheduler: ranks of one group repeat them, groups add up.
-_OF_GROUPS = {
-    "running": ("num_running_reqs",),
-    "waiting": ("num_queue_reqs",),
-    "kv_used_tokens": ("kv_used_tokens", "num_used_tokens"),
+_HITS = "prefix_hits_tokens_total"
+_SERIES = (
+    # gauges of a pool or a scheduler: ranks of one group repeat them, groups add up
+    Series("running", ("sglang:num_running_reqs",), across="pools"),
+    Series("waiting", ("sglang:num_queue_reqs",), across="pools"),
+    Series("kv_used_ratio", ("sglang:token_usage",), across="largest"),
+    Series("kv_used_tokens", ("sglang:kv_used_tokens", "sglang:num_used_tokens"), across="pools"),
+    Series("kv_free_tokens", ("sglang:kv_available_tokens",), across="pools"),
+    Series("kv_evictable_tokens", ("sglang:kv_evictable_tokens",), across="pools"),
+    Series("kv_tokens", ("sglang:max_total_num_tokens",), across="smallest"),
+    Series("block_size", ("sglang:page_size",), across="smallest"),
+    Series("num_gpu_blocks", ("sglang:num_pages",), across="smallest"),
     # a gauge of all retractions in 0.4.9 to 0.5.2; in between only histograms per request
-    "preemptions_total": ("num_retracted_requests_total", "total_retracted_reqs"),
+    Series(
+        "preemptions_total",
+        ("sglang:num_retracted_requests_total", "sglang:total_retracted_reqs"),
+        across="pools",
+    ),
+    # counters of the front end: label sets add up (cached tokens carry their source)
+    Series("prompt_tokens_total", ("sglang:prompt_tokens_total",)),
+    Series("generation_tokens_total", ("sglang:generation_tokens_total",)),
+    Series(_HITS, ("sglang:cached_tokens_total",)),
+    # the prompt counter includes what came from the cache
+    Series("prefix_queries_tokens_total", ("sglang:prompt_tokens_total",), needs=_HITS),
+)
+_HISTOGRAMS = {
+    "ttft_seconds": ("sglang:time_to_first_token_seconds",),
+    "e2e_seconds": ("sglang:e2e_request_latency_seconds",),
+    "queue_seconds": ("sglang:queue_time_seconds",),
 }
-# Counters of the front end: label sets add up (cached tokens carry their source).
-_TOTALS = {
-    "prompt_tokens_total": ("prompt_tokens_total",),
-    "generation_tokens_total": ("generation_tokens_total",),
-    "prefix_hits_tokens_total": ("cached_tokens_total",),
-}
-# What each pool holds: the smallest decides.
-_CAPACITY = {
-    "kv_tokens": ("max_total_num_tokens",),
-    "block_size": ("page_size",),
-    "num_gpu_blocks": ("num_pages",),
-}
-
 
 _INFO = ("/server_info", "/get_server_info")
 """The second is the name up to 0.5.5, kept as a deprecated alias since."""
@@ -48,9 +55,8 @@ class _Info(msgspec.Struct):
     page_size: int | None = None
 
 
-def _read(pages: Mapping[str, str]) -> dict[str, float]:
-    values = _described(next((pages[path] for path in _INFO if path in pages), None))
-    return values | (_counted(pages["/metrics"]) if "/metrics" in pages else {})
+def _more(pages: Mapping[str, str], values: Mapping[str, float]) -> dict[str, float]:
+    return {**_described(next((pages[path] for path in _INFO if path in pages), None)), **values}
 
 
 def _described(page: str | None) -> dict[str, float]:
@@ -63,42 +69,13 @@ def _described(page: str | None) -> dict[str, float]:
     return {word: float(value) for word, value in stated.items() if value is not None and value > 0}
 
 
-def _counted(page: str) -> dict[str, float]:
-    found = [sample for sample in samples(page) if not math.isnan(sample.value)]
-    values = {}
-    for word, names in _OF_GROUPS.items():
-        if rows := _first(found, names):
-            values[word] = sum(_by_group(rows).values())
-    for word, names in _TOTALS.items():
-        if rows := _first(found, names):
-            values[word] = sum(row.value for row in rows)
-    for word, names in _CAPACITY.items():
-        positive = [row.value for row in _first(found, names) if row.value > 0]
-        if positive:
-            values[word] = min(positive)
-    if rows := _first(found, ("token_usage",)):
-        values["kv_used_ratio"] = max(row.value for row in rows)
-    if "prefix_hits_tokens_total" in values and "prompt_tokens_total" in values:
-        # the prompt counter includes what came from the cache
-        values["prefix_queries_tokens_total"] = values["prompt_tokens_total"]
-    return values
-
-
-def _by_group(rows: Iterable[Sample]) -> dict[str, float]:
-    """The largest statement of each DP-attention group (or replica)."""
-    groups: dict[str, float] = {}
-    for row in rows:
-        group = row.labels.get("dp_rank", "")
-        groups[group] = max(row.value, groups.get(group, row.value))
-    return groups
-
-
-def _first(found: list[Sample], names: tuple[str, ...]) -> list[Sample]:
-    """Samples of the first name that is there at all."""
-    for name in names:
-        if rows := [sample for sample in found if sample.name == _PREFIX + name]:
-            return rows
-    return []
-
-
-METRICS = MetricMap(prefix=_PREFIX, read=_read, paths=("/metrics",), info_paths=_INFO)
+METRICS = MetricMap(
+    prefix="sglang:",
+    paths=("/metrics",),
+    info_paths=_INFO,
+    series=_SERIES,
+    histograms=_HISTOGRAMS,
+    pools=("dp_rank",),
+    more=_more,
+    told={"kv_tokens": "/server_info max_total_num_tokens", "block_size": "/server_info page_size"},
+)

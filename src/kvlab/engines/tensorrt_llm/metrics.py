@@ -6,31 +6,31 @@ by whoever reads it, so it is read only where it was saved. The first releases h
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import msgspec
 
 from kvlab.core.engine import MetricMap
 from kvlab.core.errors import BadInput
-from kvlab.core.exposition import Sample, samples
+from kvlab.core.series import Series
 
 _PROMETHEUS = "/prometheus/metrics"
 _ITERATIONS = "/metrics"
-_SUMMED = {
-    "trtllm_num_requests_running": "running",
-    "trtllm_num_requests_waiting": "waiting",
-    "trtllm_prompt_tokens_total": "prompt_tokens_total",
-    "trtllm_generation_tokens_total": "generation_tokens_total",
-    "trtllm_prompt_cached_tokens_total": "prefix_hits_tokens_total",
-}
-# Ranks of one server state the same cache: the fullest speaks.
-_LARGEST = {
-    "trtllm_kv_cache_utilization": "kv_used_ratio",
-    "trtllm_kv_cache_max_blocks": "num_gpu_blocks",
-    "trtllm_kv_cache_tokens_per_block": "block_size",
-    "trtllm_kv_cache_used_blocks": "_used_blocks",
-}
+_HITS = "prefix_hits_tokens_total"
+_USED = "kv_used_blocks"
+_SERIES = (
+    Series("running", ("trtllm_num_requests_running",)),
+    Series("waiting", ("trtllm_num_requests_waiting",)),
+    # ranks of one server state the same cache: the fullest speaks
+    Series("kv_used_ratio", ("trtllm_kv_cache_utilization",), across="largest"),
+    Series("num_gpu_blocks", ("trtllm_kv_cache_max_blocks",), across="largest"),
+    Series("block_size", ("trtllm_kv_cache_tokens_per_block",), across="largest"),
+    Series(_USED, ("trtllm_kv_cache_used_blocks",), across="largest"),
+    Series("prompt_tokens_total", ("trtllm_prompt_tokens_total",)),
+    Series("generation_tokens_total", ("trtllm_generation_tokens_total",)),
+    Series(_HITS, ("trtllm_prompt_cached_tokens_total",)),
+    Series("prefix_queries_tokens_total", ("trtllm_prompt_tokens_total",), needs=_HITS),
+)
 
 
 class _Cache(msgspec.Struct, rename="camel"):
@@ -45,11 +45,10 @@ class _Iteration(msgspec.Struct, rename="camel"):
     kv_cache_stats: _Cache | None = None
 
 
-def _read(pages: Mapping[str, str]) -> dict[str, float]:
+def _more(pages: Mapping[str, str], values: Mapping[str, float]) -> dict[str, float]:
     found = _iterations(pages[_ITERATIONS]) if _ITERATIONS in pages else {}
-    if _PROMETHEUS in pages:
-        found |= _prometheus(pages[_PROMETHEUS])
-    used = found.pop("_used_blocks", None)
+    found |= values
+    used = found.pop(_USED, None)
     block, blocks = found.get("block_size"), found.get("num_gpu_blocks")
     if block is not None and blocks is not None:
         found["kv_tokens"] = block * blocks
@@ -57,19 +56,7 @@ def _read(pages: Mapping[str, str]) -> dict[str, float]:
         found["kv_used_tokens"] = block * used
     if used is not None and blocks:
         found.setdefault("kv_used_ratio", used / blocks)
-    if "prefix_hits_tokens_total" in found and "prompt_tokens_total" in found:
-        found["prefix_queries_tokens_total"] = found["prompt_tokens_total"]
     return found
-
-
-def _prometheus(page: str) -> dict[str, float]:
-    rows = [sample for sample in samples(page) if not math.isnan(sample.value)]
-    found = {word: sum(values) for name, word in _SUMMED.items() if (values := _values(rows, name))}
-    return found | {word: max(values) for name, word in _LARGEST.items() if (values := _values(rows, name))}
-
-
-def _values(rows: list[Sample], name: str) -> list[float]:
-    return [row.value for row in rows if row.name == name]
 
 
 def _iterations(page: str) -> dict[str, float]:
@@ -86,9 +73,19 @@ def _iterations(page: str) -> dict[str, float]:
         "waiting": last.num_queued_requests,
         "num_gpu_blocks": cache.max_num_blocks,
         "block_size": cache.tokens_per_block,
-        "_used_blocks": cache.used_num_blocks,
+        _USED: cache.used_num_blocks,
     }
     return {word: float(value) for word, value in stated.items() if value is not None}
 
 
-METRICS = MetricMap(prefix="trtllm_", read=_read, paths=(_PROMETHEUS,))
+METRICS = MetricMap(
+    prefix="trtllm_",
+    paths=(_PROMETHEUS,),
+    series=_SERIES,
+    more=_more,
+    told={
+        "kv_tokens": "blocks x tokens per block",
+        "kv_used_tokens": "used blocks x tokens per block",
+        **dict.fromkeys(("running", "waiting", "num_gpu_blocks", "block_size", "kv_used_ratio"), "/metrics, as saved"),
+    },
+)

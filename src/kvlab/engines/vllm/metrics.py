@@ -2,54 +2,74 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 
 from kvlab.core.engine import MetricMap
-from kvlab.core.exposition import Sample, samples
+from kvlab.core.exposition import samples
+from kvlab.core.series import Series
 
-_SUMMED = {
-    "running": ("vllm:num_requests_running",),
-    "waiting": ("vllm:num_requests_waiting",),
-    "preemptions_total": ("vllm:num_preemptions_total",),
-    "prefix_queries_tokens_total": ("vllm:prefix_cache_queries_total",),
-    "prefix_hits_tokens_total": ("vllm:prefix_cache_hits_total",),
-    "prompt_tokens_total": ("vllm:prompt_tokens_total",),
-    "generation_tokens_total": ("vllm:generation_tokens_total",),
+_CONFIG = ("vllm:cache_config_info",)
+_BY_REASON = ("vllm:num_requests_waiting_by_reason",)
+_USE = "vllm:kv_cache_usage_perc"
+_SERIES = (
+    Series("running", ("vllm:num_requests_running",)),
+    Series("waiting", ("vllm:num_requests_waiting",)),
+    Series("waiting_capacity", _BY_REASON, only={"reason": "capacity"}),
+    Series("waiting_deferred", _BY_REASON, only={"reason": "deferred"}),
+    Series("kv_used_ratio", (_USE, "vllm:gpu_cache_usage_perc"), across="largest"),
+    # the engine's own exact capacity
+    Series("kv_tokens", _CONFIG, across="smallest", label="kv_cache_size_tokens"),
+    Series("max_concurrency", _CONFIG, across="smallest", label="kv_cache_max_concurrency"),
+    Series("num_gpu_blocks", _CONFIG, across="smallest", label="num_gpu_blocks"),
+    Series("block_size", _CONFIG, across="smallest", label="block_size"),
+    Series("preemptions_total", ("vllm:num_preemptions_total",)),
+    Series("requests_total", ("vllm:request_success_total",)),
+    Series("prompt_tokens_total", ("vllm:prompt_tokens_total",)),
+    Series("prefill_tokens_total", ("vllm:prompt_tokens_by_source_total",), only={"source": "local_compute"}),
+    Series("generation_tokens_total", ("vllm:generation_tokens_total",)),
+    Series("prefix_queries_tokens_total", ("vllm:prefix_cache_queries_total",)),
+    Series("prefix_hits_tokens_total", ("vllm:prefix_cache_hits_total",)),
+    Series("external_queries_tokens_total", ("vllm:external_prefix_cache_queries_total",)),
+    Series("external_hits_tokens_total", ("vllm:external_prefix_cache_hits_total",)),
+    Series("offload_loaded_bytes_total", ("vllm:kv_offload_load_bytes_total",)),
+    Series("offload_stored_bytes_total", ("vllm:kv_offload_store_bytes_total",)),
+    Series("drafted_tokens_total", ("vllm:spec_decode_num_draft_tokens_total",)),
+    Series("accepted_tokens_total", ("vllm:spec_decode_num_accepted_tokens_total",)),
+)
+_HISTOGRAMS = {
+    "ttft_seconds": ("vllm:time_to_first_token_seconds",),
+    # the older name is of single tokens too, in spite of the word that it shares with the request's mean
+    "itl_seconds": ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"),
+    "tpot_seconds": ("vllm:request_time_per_output_token_seconds",),
+    "queue_seconds": ("vllm:request_queue_time_seconds",),
+    "prefill_seconds": ("vllm:request_prefill_time_seconds",),
+    "decode_seconds": ("vllm:request_decode_time_seconds",),
+    "e2e_seconds": ("vllm:e2e_request_latency_seconds",),
+    "request_prompt_tokens": ("vllm:request_prompt_tokens",),
+    "request_generation_tokens": ("vllm:request_generation_tokens",),
+    "iteration_tokens": ("vllm:iteration_tokens_total",),
 }
 # gpu_prefix_cache_* (to 0.9.1) counted blocks at first and tokens later; their HELP text says which.
 _OLD_PREFIX = {
     "prefix_queries_tokens_total": "vllm:gpu_prefix_cache_queries_total",
     "prefix_hits_tokens_total": "vllm:gpu_prefix_cache_hits_total",
 }
-# Renamed in 0.9.2; the newest name first.
-_USE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
-# Labels of cache_config_info (kv_cache_* since 0.28): the engine's own exact capacity.
-_CAPACITY = {
-    "kv_tokens": "kv_cache_size_tokens",
-    "max_concurrency": "kv_cache_max_concurrency",
-    "num_gpu_blocks": "num_gpu_blocks",
-    "block_size": "block_size",
-}
 
 
-def _read(pages: Mapping[str, str]) -> dict[str, float]:
-    if "/metrics" not in pages:
-        return {}
-    found = [sample for sample in samples(pages["/metrics"]) if not math.isnan(sample.value)]
-    values = {}
-    for word, names in _SUMMED.items():
-        if rows := _first(found, names):
-            values[word] = sum(row.value for row in rows)
-    if rows := _first(found, _USE):
-        values["kv_used_ratio"] = max(row.value for row in rows)
-    values |= _capacity(_first(found, ("vllm:cache_config_info",)))
+def _more(pages: Mapping[str, str], values: Mapping[str, float]) -> dict[str, float]:
+    """Adds the prefix counters of older releases, and the blocks that the ratio is a share of."""
+    page, found = pages.get("/metrics", ""), dict(values)
+    if "kv_used_ratio" in values and values.get("num_gpu_blocks", 0) > 1:
+        found["kv_usable_blocks"] = values["num_gpu_blocks"] - 1
     for word, name in _OLD_PREFIX.items():
-        rows, unit = _first(found, (name,)), _unit(pages["/metrics"], name, values.get("block_size"))
-        if word not in values and rows and unit:
-            values[word] = unit * sum(row.value for row in rows)
-    return values
+        if word in values or name not in page:
+            continue
+        told = [sample.value for sample in samples(page) if sample.name == name]
+        unit = _unit(page, name, values.get("block_size"))
+        if told and unit:
+            found[word] = unit * sum(told)
+    return found
 
 
 def _unit(page: str, name: str, block_size: float | None) -> float | None:
@@ -60,32 +80,12 @@ def _unit(page: str, name: str, block_size: float | None) -> float | None:
     return block_size if "blocks" in told.group(1) else 1.0
 
 
-def _first(found: list[Sample], names: tuple[str, ...]) -> list[Sample]:
-    """Samples of the first name that is there at all."""
-    for name in names:
-        if rows := [sample for sample in found if sample.name == name]:
-            return rows
-    return []
-
-
-def _capacity(rows: list[Sample]) -> dict[str, float]:
-    """What one engine's pool holds; the smallest when engines differ."""
-    values = {}
-    for word, label in _CAPACITY.items():
-        stated = [_number(row.labels.get(label, "")) for row in rows]
-        numbers = [number for number in stated if number is not None]
-        if numbers:
-            values[word] = min(numbers)
-    return values
-
-
-def _number(text: str) -> float | None:
-    """A label that is a number; "None" and an absent label are not."""
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-METRICS = MetricMap(prefix="vllm:", read=_read, paths=("/metrics",))
+METRICS = MetricMap(
+    prefix="vllm:",
+    paths=("/metrics",),
+    series=_SERIES,
+    histograms=_HISTOGRAMS,
+    pools=("model_name", "engine"),
+    more=_more,
+    told={**_OLD_PREFIX, "kv_usable_blocks": "num_gpu_blocks less the one that is always empty"},
+)

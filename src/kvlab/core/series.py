@@ -1,0 +1,180 @@
+"""From samples to kvlab's words: which series state a word, and how its label sets combine.
+
+Engines differ in names only; what is done with the samples is here, once. A number that cannot be true (not a number,
+below zero, above 2^60) was not seen, and neither is the word that it would have been part of.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Literal
+
+import msgspec
+
+from kvlab.core.exposition import Sample
+from kvlab.core.scrape import MOST, Histogram
+
+Across = Literal["sum", "pools", "largest", "smallest"]
+"""How label sets combine. "sum": they add up. "pools": ranks repeat their pool, so the largest of each pool is summed.
+"largest" and "smallest": one of them speaks for all."""
+
+START = "process_start_time_seconds"
+"""The Prometheus clients' own gauge: when the process began, in seconds since 1970."""
+
+
+class Series(msgspec.Struct, frozen=True):
+    """Where an engine states one word. `names`: newest first; the first that is served counts, never two of them."""
+
+    word: str
+    names: tuple[str, ...]
+    across: Across = "sum"
+    only: Mapping[str, str] = {}
+    """Labels that a sample must have."""
+    label: str | None = None
+    """The number is this label of the sample, not its value."""
+    plus: tuple[str, ...] = ()
+    """Names whose samples are added; the word is absent when one of them is."""
+    needs: str | None = None
+    """Another word without which this one says nothing."""
+
+
+Rows = Sequence[tuple[str, Sample]]
+"""Samples with the lines that they were read from."""
+
+
+class Names:
+    """The samples of one page by name. `labels` are those that tell the server's pools apart."""
+
+    def __init__(self, rows: Rows, labels: tuple[str, ...] = ()) -> None:
+        self._labels = labels
+        self._rows: dict[str, list[tuple[str, Sample]]] = {}
+        for line, sample in rows:
+            self._rows.setdefault(sample.name, []).append((line, sample))
+
+    def stated(self, series: Iterable[Series]) -> tuple[dict[str, float], dict[str, str]]:
+        """The values by word, and the lines that they were read from."""
+        values, lines = dict[str, float](), dict[str, str]()
+        for one in series:
+            rows = self._of(one)
+            value = self._combined(one, [sample for _, sample in rows])
+            if value is not None and (one.needs is None or one.needs in values):
+                values[one.word] = value
+                lines[one.word] = "\n".join(line for line, _ in rows)
+        return values, lines
+
+    def histograms(self, words: Mapping[str, tuple[str, ...]]) -> tuple[dict[str, Histogram], dict[str, str]]:
+        """The histograms by word, and the lines that state their sums and counts."""
+        found, lines = dict[str, Histogram](), dict[str, str]()
+        for word, names in words.items():
+            name = next((name for name in names if f"{name}_bucket" in self._rows), None)
+            told = None if name is None else self._histogram(name)
+            if told is not None:
+                found[word] = told
+                rows = [row for part in ("_sum", "_count") for row in self._rows.get(f"{name}{part}", ())]
+                lines[word] = "\n".join(line for line, _ in rows)
+        return found, lines
+
+    def _of(self, one: Series) -> list[tuple[str, Sample]]:
+        first = next((rows for name in one.names if (rows := self._selected(name, one.only))), [])
+        others = [self._selected(name, one.only) for name in one.plus]
+        return [] if not all(others) else [*first, *(row for rows in others for row in rows)] if first else []
+
+    def _selected(self, name: str, only: Mapping[str, str]) -> list[tuple[str, Sample]]:
+        rows = self._rows.get(name, [])
+        return [row for row in rows if only.items() <= row[1].labels.items()] if only else rows
+
+    def _combined(self, one: Series, samples: list[Sample]) -> float | None:
+        """None when there is no sample, or one that cannot be true."""
+        told = [sample.value if one.label is None else _number(sample.labels.get(one.label, "")) for sample in samples]
+        if one.label is not None:
+            # "None" and an empty label state nothing; another engine's label may
+            told = [value for value in told if not math.isnan(value)]
+        if not told or not all(map(true, told)):
+            return None
+        if one.across == "largest":
+            return max(told)
+        if one.across == "smallest":
+            return min((value for value in told if value > 0), default=None)
+        if one.across == "sum":
+            return math.fsum(told)
+        pools = dict[tuple[str, ...], float]()
+        for sample, value in zip(samples, told, strict=True):
+            pool = tuple(sample.labels.get(label, "") for label in self._labels)
+            pools[pool] = max(value, pools.get(pool, value))
+        return math.fsum(pools.values())
+
+    def _histogram(self, name: str) -> Histogram | None:
+        """The label sets added up; None when one of them is no histogram, or they have different bounds."""
+        sets = dict[tuple[tuple[str, str], ...], dict[float, float]]()
+        for _, sample in self._rows[f"{name}_bucket"]:
+            bounds = sets.setdefault(_but_bound(sample), {})
+            bound = _number(sample.labels.get("le", ""), infinite=True)
+            if bound in bounds:
+                return None
+            bounds[bound] = sample.value
+        counted = {_but_bound(sample): sample.value for _, sample in self._rows.get(f"{name}_count", ())}
+        for labels, buckets in sets.items():
+            if not _holds(buckets) or not counted.get(labels, math.inf) >= buckets[math.inf]:
+                return None
+        all_bounds = {tuple(sorted(buckets)) for buckets in sets.values()}
+        if len(all_bounds) != 1:
+            return None
+        (bounds_of_all,) = all_bounds
+        sums = {_but_bound(sample): sample.value for _, sample in self._rows.get(f"{name}_sum", ())}
+        stated = [sums.get(labels, math.nan) for labels in sets]
+        return Histogram(
+            bounds=bounds_of_all,
+            counts=tuple(math.fsum(buckets[bound] for buckets in sets.values()) for bound in bounds_of_all),
+            sum=math.fsum(stated) if all(map(true, stated)) else None,
+        )
+
+
+def by_pool(rows: Rows, labels: tuple[str, ...]) -> dict[str, Rows]:
+    """The samples of each pool, by its labels' values; empty where the page has fewer than two pools.
+
+    A sample belongs to the pool that its labels leave no choice of. One that fits several states the server.
+    """
+    keys = {tuple(sample.labels[label] for label in labels): None for _, sample in rows if _has(sample, labels)}
+    if not labels or len(keys) < 2:
+        return {}
+    found: dict[tuple[str, ...], list[tuple[str, Sample]]] = {key: [] for key in keys}
+    fits = dict[tuple[str | None, ...], list[tuple[str, ...]]]()
+    for row in rows:
+        own = tuple(row[1].labels.get(label) for label in labels)
+        if own not in fits:
+            fits[own] = [key for key in keys if all(mine in (None, its) for mine, its in zip(own, key, strict=True))]
+        if len(fits[own]) == 1:
+            found[fits[own][0]].append(row)
+    return {" ".join(f"{label}={value}" for label, value in zip(labels, key, strict=True)): found[key] for key in keys}
+
+
+def true(value: float) -> bool:
+    """Whether a number can be a count, a time or a size: from 0 to 2^60."""
+    return 0 <= value <= MOST
+
+
+def _has(sample: Sample, labels: tuple[str, ...]) -> bool:
+    return all(label in sample.labels for label in labels)
+
+
+def _but_bound(sample: Sample) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(pair for pair in sample.labels.items() if pair[0] != "le"))
+
+
+def _holds(buckets: Mapping[float, float]) -> bool:
+    """Whether the bounds are numbers from 0 up to infinity, and the counts rise with them."""
+    if math.inf not in buckets or not all(bound >= 0 for bound in buckets):
+        return False
+    counts = [buckets[bound] for bound in sorted(buckets)]
+    return all(map(true, counts)) and all(low <= high for low, high in pairwise(counts))
+
+
+def _number(text: str, infinite: bool = False) -> float:
+    """A label that is a number; not a number for any other text."""
+    try:
+        number = float(text)
+    except ValueError:
+        return math.nan
+    return number if infinite or math.isfinite(number) else math.nan
