@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-vllm lint unit types bench clean chromium
+.PHONY: demo test test-vllm test-llama lint unit types bench clean chromium
 
 demo: $(STAMP)
 	$(BIN)/kvlab demo
@@ -25,6 +25,11 @@ unit: $(STAMP)
 test-vllm: $(STAMP)
 	@test -n "$(VLLM)" || { echo "name the folder made by scripts/setup_vllm_cpu.sh: make test-vllm VLLM=DIR"; exit 2; }
 	KVLAB_VLLM=$(VLLM) $(BIN)/pytest tests_vllm
+
+# A llama-server of your own beside the embedded one: make test-llama SERVER=/path/to/llama-server
+test-llama: $(STAMP)
+	@test -n "$(SERVER)" || { echo "name a binary: make test-llama SERVER=/path/to/llama-server"; exit 2; }
+	LLAMA_SERVER=$(SERVER) $(BIN)/pytest tests/launch/test_configurations.py
 
 # The report is looked at in a real browser: Debian's Chromium, installed when it is missing and that is allowed.
 chromium:

@@ -15,6 +15,7 @@ ORDER = [
     {
         "options",
         "machine",
+        "ports",
         "detect",
         "source",
         "observe",

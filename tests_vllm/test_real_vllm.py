@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from kvlab import api
-from kvlab.launch import free_port
+from kvlab.ports import free_port
 
 PLAN = ("--gpu", "cpu", "--pool-gib", "1", "--context", "2048")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
+import signal
 import subprocess
 import sys
 import time
@@ -15,15 +15,18 @@ from typing import IO, Self, TypedDict
 
 import msgspec
 
-from kvlab import engines
+from kvlab import engines, rules
 from kvlab.core.errors import EngineFailed
 from kvlab.core.observation import Failure
 from kvlab.core.plan import Launch, Plan
+from kvlab.ports import free_port, refuse_taken
 
 READY_SECONDS = 900.0
 """How long an engine may take to load: kernels that compile at the first start take minutes."""
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 20.0
+_KILLED = 128 + signal.SIGKILL
+"""As the supervisor passes it on."""
 DYING_SECONDS = 3.0
 """How long a server that refuses connections may take to be gone, if it is dying."""
 
@@ -85,41 +88,6 @@ def _on_port(launch: Launch, port_in: str, port: int) -> tuple[tuple[str, ...], 
         return launch.argv, {**launch.env, port_in: f"127.0.0.1:{port}"}
     at = launch.argv.index(port_in)
     return (*launch.argv[: at + 1], str(port), *launch.argv[at + 2 :]), dict(launch.env)
-
-
-def free_port() -> int:
-    """A loopback port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def refuse_taken(port: int) -> None:
-    """Raises EngineFailed when nothing can listen to that loopback port."""
-    if not 1 <= port <= 65_535:
-        raise EngineFailed(f"port {port} is none; choose one from 1 to 65535 with --port")
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except PermissionError:
-            raise EngineFailed(f"port {port} may not be used by this user; choose one above 1023 with --port") from None
-        except (OSError, OverflowError):
-            raise EngineFailed(
-                f"port {port} is taken{_holder(port)}; choose another --port or stop that process"
-            ) from None
-
-
-def _holder(port: int) -> str:
-    """ " by NAME (pid N)", as far as this user may see."""
-    import psutil
-
-    with suppress(psutil.Error):
-        for connection in psutil.net_connections(kind="tcp"):
-            if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
-                pid = connection.pid
-                return f" by {psutil.Process(pid).name()} (pid {pid})" if pid else ""
-    return ""
 
 
 class Server:
@@ -200,9 +168,10 @@ class Server:
         for line in _whole_lines(self._tail):
             if on_line is not None:
                 on_line(line)
-            if self._failed is None:
-                rule = next((rule for rule in self._failures if rule.pattern.search(line)), None)
-                self._failed = (rule, line.strip()) if rule else None
+            rule = next((rule for rule in self._failures if rule.pattern.search(line)), None)
+            # A line that only says that something went wrong may come before the one that says what.
+            if rule is not None and (self._failed is None or _vague(self._failed[0]) > _vague(rule)):
+                self._failed = (rule, line.strip())
 
     def _exit_error(self, how: str) -> EngineFailed:
         if self._failed is not None:
@@ -212,8 +181,9 @@ class Server:
             )
         last = _last_line(self.log)
         code = self._process.poll()
+        killed = "; killed from outside, most often by a system without memory (dmesg)" if code == _KILLED else ""
         said = f"; its last line: {last[:200]}" if last else ""
-        return EngineFailed(f"{self.name} {how} (exit code {code}){said}; log: {self.log}")
+        return EngineFailed(f"{self.name} {how} (exit code {code}{killed}){said}; log: {self.log}")
 
     def stop(self) -> None:
         """Ends the engine and everything it started; returns when all of it is gone.
@@ -252,6 +222,11 @@ def _with_files(what: Command, log: Path) -> tuple[str, ...]:
     for name, text in what.files.items():
         paths[name].write_text(text, encoding="utf-8")
     return tuple(str(paths[word]) if word in paths else word for word in what.argv)
+
+
+def _vague(failure: Failure) -> bool:
+    """Whether the failure only says that something went wrong."""
+    return failure.code in rules.codes() and rules.rule(failure.code).consequence
 
 
 def _answers(url: str) -> bool:

@@ -17,9 +17,10 @@ from kvlab.core.check import Check, compare, listing
 from kvlab.core.errors import BadInput, EngineFailed, ServerRefused
 from kvlab.core.plan import Plan
 from kvlab.core.units import MIB, gib
-from kvlab.launch import OnLine, Server, refuse_taken, start
+from kvlab.launch import OnLine, Server, start
 from kvlab.load.address import base_url
 from kvlab.observe import read_log
+from kvlab.ports import refuse_taken
 
 if TYPE_CHECKING:
     from kvlab.detect import LocalGpu

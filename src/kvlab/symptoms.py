@@ -178,9 +178,11 @@ class _Scan:
         for watch in watches:
             if match := watch.pattern.search(text):
                 matched.setdefault((watch.code, watch.sign), []).append((watch, match))
-        for (code, sign), found in matched.items():
+        for code, sign in matched:  # first: such a line may itself be a symptom
             if sign == _STAGE_NAME:
                 self._reach(_stage(code), number)
+        for (code, sign), found in matched.items():
+            if sign == _STAGE_NAME:
                 continue
             # The engine that wrote the log knows its lines best; the named groups of its sign are the ones to read.
             watch, match = next((pair for pair in found if pair[0].engine == self.engine), found[0])

@@ -29,12 +29,6 @@ def plan(gemma: Path) -> Plan:
     return api.plan(gemma, engine="llamacpp", context=1024, parallel=1, engine_args={"embedded": "true"})
 
 
-def instead(plan: Plan, old: str, new: str) -> Plan:
-    """The plan with one word of its command replaced."""
-    argv = tuple(new if word == old else word for word in plan.launch.argv)
-    return msgspec.structs.replace(plan, launch=msgspec.structs.replace(plan.launch, argv=argv))
-
-
 def started_by(pid: int) -> list[psutil.Process]:
     return psutil.Process(pid).children(recursive=True)
 
@@ -113,26 +107,6 @@ def test_a_taken_port_is_named_with_its_holder(plan: Plan, tmp_path: Path) -> No
             start(plan, tmp_path / "engine.log", port=port)
 
 
-def test_a_damaged_model_is_noticed_early(plan: Plan, gemma: Path, tmp_path: Path) -> None:
-    cut = tmp_path / "cut.gguf"
-    with gemma.open("rb") as whole:
-        cut.write_bytes(whole.read(2_000_000))
-    began = time.monotonic()
-    with pytest.raises(EngineFailed, match="damaged or incomplete"):
-        start(instead(plan, str(gemma), str(cut)), tmp_path / "engine.log")
-    assert time.monotonic() - began < 120  # the readiness limit is 900 s
-
-
-def test_a_missing_model_file_is_said(plan: Plan, gemma: Path, tmp_path: Path) -> None:
-    with pytest.raises(EngineFailed, match="cannot be opened"):
-        start(instead(plan, str(gemma), str(tmp_path / "none.gguf")), tmp_path / "engine.log")
-
-
-def test_a_refused_flag_is_shown(plan: Plan, tmp_path: Path) -> None:
-    with pytest.raises(EngineFailed, match=r"not one of llama\.cpp's"):
-        start(instead(plan, "f16", "fp8"), tmp_path / "engine.log")
-
-
 def test_a_missing_binary_says_how_to_get_it(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMA_SERVER", str(tmp_path / "no-such-binary"))
     bare = msgspec.structs.replace(plan, ask=msgspec.structs.replace(plan.ask, engine_args=()))
@@ -162,5 +136,5 @@ def test_an_engine_that_dies_says_so(plan: Plan, tmp_path: Path) -> None:
         engine = next(process for process in started_by(server.pid) if not process.children())
         engine.kill()
         # at once: the supervisor needs a moment to notice, and the caller of died() must not be told "still there"
-        assert "died while it was serving (exit code 137)" in str(server.died(DYING_SECONDS))
-        assert "died while it was serving (exit code 137)" in str(server.died())
+        assert "died while it was serving (exit code 137; killed from outside" in str(server.died(DYING_SECONDS))
+        assert "died while it was serving (exit code 137; killed from outside" in str(server.died())

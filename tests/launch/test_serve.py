@@ -19,7 +19,7 @@ import pytest
 from kvlab import api
 from kvlab.core.errors import BadInput, EngineFailed
 from kvlab.detect import GpuProcess, LocalGpu
-from kvlab.launch import free_port
+from kvlab.ports import free_port
 from kvlab.serving import Look, make_room, refuse_dirty, status
 
 GIB = 2**30

@@ -10,7 +10,8 @@ import pytest
 
 from kvlab import prompts
 from kvlab.answers import collect_answers, judge_quality
-from kvlab.launch import Command, Server, free_port
+from kvlab.launch import Command, Server
+from kvlab.ports import free_port
 from kvlab.sharing import run_prefix
 
 pytestmark = pytest.mark.e2e

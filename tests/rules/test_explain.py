@@ -47,6 +47,7 @@ def golden(name: str) -> Path:
         ("mamba_blocks.vllm", ["1024 requests", "--max-num-seqs 556 or less"]),
         ("out_of_memory.vllm", ["80.00 MiB more were asked for with 60.69 MiB of 139.72 GiB free"]),
         ("out_of_memory_sizing.llamacpp", ["16384.00 MiB more were asked for"]),
+        ("out_of_memory_sizing.llamacpp_cpu", ["5859.75 MiB more were asked for"]),
         ("context_cut.ollama", ["16,101 tokens came and 2,048 were kept", "num_ctx 32768"]),
         ("context_reduced.lmdeploy", ["4,928 tokens are left"]),
         ("context_reduced.tensorrt_llm", ["8,224 of 131,072 tokens are left"]),
@@ -111,6 +112,7 @@ def test_no_remedy_is_another_engines(path: Path) -> None:
         ("architecture_unknown.vllm", "upgrade the engine", "LMDeploy"),
         ("disk_full.any", "free room: hf cache list", "hf cache scan"),
         ("port_in_use.llamacpp", "see which process", "OLLAMA_HOST"),
+        ("out_of_memory_sizing.llamacpp_cpu", "llama.cpp, where the context is absolute: a smaller -c", "share"),
     ],
 )
 def test_the_first_remedy_is_the_cheapest_of_this_log(name: str, first: str, never: str) -> None:

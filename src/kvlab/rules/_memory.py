@@ -14,8 +14,8 @@ _ASKED = re.compile(r"Tried to allocate (?P<asked>[\d.]+ [KMGT]iB)")
 _FREE = re.compile(
     r"total capacity of (?P<total>[\d.]+ [KMGT]iB) of which (?P<free>[\d.]+ [KMGT]?iB|[\d.]+ bytes) is free"
 )
-# ggml: "allocating 9216.00 MiB on device 0: cudaMalloc failed: out of memory"
-_GGML = re.compile(r"allocating (?P<asked>[\d.]+ MiB) on device (?P<device>\d+)")
+# ggml: "allocating 9216.00 MiB on device 0: cudaMalloc failed: out of memory", "(attempted to allocate 5859.75 MB)"
+_GGML = re.compile(r"allocating (?P<asked>[\d.]+ MiB) on device \d+|attempted to allocate (?P<host>[\d.]+ MB)\)")
 _RETRIED = re.compile(r"\b[Rr]etrying\b")
 _OTHERS = re.compile(r"Process \d+ has (?P<size>[\d.]+ [KMGT]iB) memory in use")
 
@@ -32,4 +32,5 @@ def with_sizes(case: Case, advice: Advice) -> Advice | None:
     left = f" with {free['free']} of {free['total']} free" if free else ""
     other = _OTHERS.search(line)
     held = f" (another process holds {other['size']})" if other else ""
-    return advice.replaced(f"{asked['asked']} more were asked for{left}{held}: {advice.why}")
+    size = asked["asked"] or asked["host"].replace("MB", "MiB")  # ggml divides by 1024 twice and says MB
+    return advice.replaced(f"{size} more were asked for{left}{held}: {advice.why}")

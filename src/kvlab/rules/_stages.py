@@ -33,7 +33,8 @@ STAGES: tuple[tuple[Stage, re.Pattern[str]], ...] = (
             r"Model loading took|Loading model weights took"  # vLLM
             r"|, in determine_available_memory\b|, in determine_num_available_blocks\b|, in profile_run\b"
             r"|Load weight end"  # SGLang
-            r"|load_tensors: offloaded \d+/\d+ layers"  # llama.cpp
+            r"|load_tensors: offloaded \d+/\d+ layers|llama_context: constructing llama_context"  # llama.cpp
+            r"|failed to allocate buffer for kv cache|failed to allocate compute"  # it says itself what was not made
             r"|Memory used after loading model weights"  # TensorRT-LLM
         ),
     ),

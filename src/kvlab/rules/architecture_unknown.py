@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 
-from kvlab.core.rule import Advice, Case, Rule, Sign
+from kvlab.core.rule import Advice, Case, Rule
 
 _NAME = re.compile(
     r"architectures \[['\"]?(\w+)|model type `(\w+)`|unknown model architecture: '([^']+)'"
@@ -32,9 +32,4 @@ def _advise(case: Case, advice: Advice) -> Advice:
     return advice.replaced(f"the model is a {name}; {advice.why}") if name else advice
 
 
-RULE = Rule(
-    cost="machine",
-    failures=("architecture_not_supported", "unknown_architecture"),
-    signs=(Sign(pattern=re.compile(r"unknown model architecture: '[^']+'"), engines=("llamacpp",)),),
-    advise=_advise,
-)
+RULE = Rule(cost="machine", advise=_advise)

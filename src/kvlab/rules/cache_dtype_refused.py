@@ -18,7 +18,4 @@ from __future__ import annotations
 
 from kvlab.core.rule import Rule
 
-RULE = Rule(
-    cost="setting",
-    failures=("cache_type_refused",),
-)
+RULE = Rule(cost="setting")

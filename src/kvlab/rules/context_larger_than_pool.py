@@ -55,8 +55,4 @@ def _advise(case: Case, advice: Advice) -> Advice:
     return advice.replaced(why, first, drop=1)
 
 
-RULE = Rule(
-    cost="trade",
-    failures=("window_pool_too_small",),
-    advise=_advise,
-)
+RULE = Rule(cost="trade", advise=_advise)

@@ -21,7 +21,6 @@ from kvlab.core.rule import Rule, Sign
 
 RULE = Rule(
     cost="setting",
-    failures=("child_died", "executor_failed"),
     signs=(Sign(pattern=re.compile(r"EngineDeadError|AsyncEngineDeadError"), engines=("vllm",)),),
     consequence=True,
 )

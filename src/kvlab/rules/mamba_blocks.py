@@ -31,4 +31,4 @@ def _advise(case: Case, advice: Advice) -> Advice:
     return advice.replaced(why, f"--max-num-seqs {blocks} or less", drop=1)
 
 
-RULE = Rule(cost="setting", failures=("state_pool_too_small",), advise=_advise)
+RULE = Rule(cost="setting", advise=_advise)

@@ -38,8 +38,4 @@ def _advise(case: Case, advice: Advice) -> Advice:
     return advice
 
 
-RULE = Rule(
-    cost="setting",
-    failures=("no_memory_for_pool", "no_memory_for_runtime", "no_memory_for_state"),
-    advise=_advise,
-)
+RULE = Rule(cost="setting", advise=_advise)

@@ -37,7 +37,6 @@ def _advise(case: Case, advice: Advice) -> Advice:
 
 RULE = Rule(
     cost="trade",
-    failures=("model_too_large",),
     signs=(
         Sign(
             pattern=re.compile(r"model request too large for system"),

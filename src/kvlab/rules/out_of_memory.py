@@ -24,5 +24,5 @@ RULE = Rule(
     signs=OUT_OF_MEMORY,
     stages=("",),
     advise=with_sizes,
-    yields_to=("graph_capture_failed",),
+    yields_to=("graph_capture_failed", "out_of_memory_sizing"),
 )

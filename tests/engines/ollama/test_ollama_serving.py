@@ -17,7 +17,8 @@ import pytest
 from kvlab import api
 from kvlab.core.errors import EngineFailed
 from kvlab.core.plan import Plan
-from kvlab.launch import command, free_port, start
+from kvlab.launch import command, start
+from kvlab.ports import free_port
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],

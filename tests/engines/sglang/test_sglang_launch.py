@@ -82,13 +82,13 @@ def test_options_and_engine_arguments_reach_the_command_once(deploy: Deploy) -> 
 
 # Lines that SGLang writes when it does not serve, by the code of what they mean.
 REFUSALS = {
-    "no_memory_for_pool": (
+    "no_memory_for_blocks": (
         "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: "
         "self.server_args.mem_fraction_static=0.5",
         "ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=0.684. Raise"
         " --mem-fraction-static above 0.712 (minimum viable = 1 - available/pre = 0.7114).",
     ),
-    "graphs_out_of_memory": ("Exception: Capture cuda graph failed: CUDA out of memory. Tried to allocate 20.00 MiB.",),
+    "graph_capture_failed": ("Exception: Capture cuda graph failed: CUDA out of memory. Tried to allocate 20.00 MiB.",),
     "out_of_memory": ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 970.00 MiB.",),
     "cache_dtype_refused": (
         "launch_server.py: error: argument --kv-cache-dtype: invalid choice: 'fp8' (choose from auto, fp8_e5m2)",
@@ -101,14 +101,14 @@ REFUSALS = {
         "ValueError: User-specified context_length (200000) is greater than the derived context_length (131072). This"
         " may lead to incorrect model outputs or CUDA errors.",
     ),
-    "state_pool_too_small": (
+    "mamba_blocks": (
         "RuntimeError: Hybrid (mamba/linear-attention) state cache is too small to serve any requests."
         " max_mamba_cache_size=4, mamba_ratio=5, resulting max_num_reqs=0.",
     ),
-    "window_pool_too_small": (
+    "context_larger_than_pool": (
         "ValueError: SWA pool (1368 tokens) cannot hold even one request: the prefill admission floor is ...",
     ),
-    "host_memory": ("ValueError: Not enough host memory available. Requesting 100.00 GB but only have 51.20 GB free.",),
+    "host_tier_too_large": ("ValueError: Not enough host memory available. Requesting 100.00 GB but only have 51.20 GB free.",),
     "unbalanced_memory": (
         "ValueError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes. ",
     ),
@@ -116,7 +116,7 @@ REFUSALS = {
         "    assert self.total_num_heads % tp_size == 0",
         "AssertionError: 152064 is not divisible by 7",
     ),
-    "architecture_not_supported": (
+    "architecture_unknown": (
         "ValueError: Model architectures ['FooForCausalLM'] are not supported for now. Supported architectures: ...",
     ),
 }

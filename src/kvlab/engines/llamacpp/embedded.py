@@ -17,7 +17,11 @@ from kvlab.engines._llama.cells import STORAGES
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"error while handling argument: {message}\n")
+        unknown = message.removeprefix("unrecognized arguments: ")
+        said = (
+            f"error while handling argument: {message}" if unknown == message else f"error: invalid argument: {unknown}"
+        )
+        sys.stderr.write(f"{said}\n")  # in llama-server's words
         raise SystemExit(1)
 
 
@@ -34,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", "-t", type=int)
     parser.add_argument("--threads-http", type=int)
     parser.add_argument("--gpu-layers", "-ngl", type=int)
+    parser.add_argument("--no-kv-offload", "-nkvo", action="store_true")
     parser.add_argument("--flash-attn", "-fa", choices=("on", "off", "auto"), default="auto")
     parser.add_argument("--cache-ram", "-cram", type=int)
     parser.add_argument("--ctx-checkpoints", type=int)
@@ -63,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
     params.flash_attn_type = getattr(llama_flash_attn_type, f"LLAMA_FLASH_ATTN_TYPE_{_FLASH[options.flash_attn]}")
     params.endpoint_metrics, params.endpoint_slots = options.metrics, options.slots
     params.hostnames, params.port, params.verbosity = [options.host], options.port, options.log_verbosity
-    params.cache_prompt = not options.no_cache_prompt
+    params.cache_prompt, params.no_kv_offload = not options.no_cache_prompt, options.no_kv_offload
     params.ui = False
     for name, value in (
         ("n_batch", options.batch_size),

@@ -17,7 +17,7 @@ FAILURES = Failures(
             do=("choose another --port", "stop the process that holds it"),
         ),
         Failure(
-            code="cache_type_refused",
+            code="cache_dtype_refused",
             title="The cache type is not one of llama.cpp's",
             pattern=re.compile(r"Unsupported cache type: \S+|--cache-type-[kv].*invalid choice"),
             why="llama.cpp stores the cache in f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl only",
@@ -42,7 +42,7 @@ FAILURES = Failures(
             title="The model file is damaged or incomplete",
             pattern=re.compile(
                 r"(?:tensor '.*' data is not within the file bounds|invalid magic characters|"
-                r"failed to read (?:header|tensor info|key-value pairs)).*"
+                r"failed to read (?:magic|header|tensor info|key-value pairs)).*"
             ),
             why="the file ends early or is not a GGUF file: most often a download that was cut short",
             do=("download the file again and compare its size",),
@@ -52,9 +52,17 @@ FAILURES = Failures(
             title="Memory ran out while buffers were allocated",
             pattern=re.compile(
                 r"failed to allocate buffer for kv cache|cudaMalloc failed: out of memory|failed to allocate compute"
+                r"|ggml_aligned_malloc: insufficient memory"
             ),
             why="weights, cache and compute buffer together do not fit",
             do=("lower --context or --parallel", "choose a smaller cache dtype", "use a smaller quantisation"),
+        ),
+        Failure(
+            code="architecture_unknown",
+            title="This llama.cpp does not know the model's architecture",
+            pattern=re.compile(r"unknown model architecture: '[^']+'"),
+            why="the build is older than the model, or the file is no language model",
+            do=("take a newer llama.cpp",),
         ),
         Failure(
             code="model_does_not_load",

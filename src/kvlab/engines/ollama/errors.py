@@ -20,7 +20,7 @@ FAILURES = Failures(
             do=("choose another --port", "stop the service: systemctl stop ollama"),
         ),
         Failure(
-            code="cache_type_refused",
+            code="cache_dtype_refused",
             title="The cache type is not one of llama.cpp's",
             pattern=re.compile(r"Unsupported cache type: \S+"),
             why="Ollama passes OLLAMA_KV_CACHE_TYPE on as it is, and llama-server does not have this type",
@@ -41,14 +41,14 @@ FAILURES = Failures(
             do=("lower --context or --parallel", "choose a smaller cache dtype", "use a smaller quantisation"),
         ),
         Failure(
-            code="model_too_large",
+            code="ollama_memory",
             title="The model does not fit in the machine's memory",
             pattern=re.compile(r"model requires more system memory \(|msg=\"model is too large for system memory\""),
             why="weights, cache and compute buffer together are more than Ollama finds free before it loads",
             do=("lower --context or --parallel", "choose a smaller cache dtype", "use a smaller quantisation"),
         ),
         Failure(
-            code="unknown_architecture",
+            code="architecture_unknown",
             title="llama.cpp does not know the model's architecture",
             pattern=re.compile(r"unknown model architecture: '\S+'"),
             why="the llama-server that this Ollama brings is older than the model",

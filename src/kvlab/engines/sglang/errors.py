@@ -15,7 +15,7 @@ from kvlab.engines._hub import MODEL_GATED, model_not_found, remote_code
 FAILURES = Failures(
     (
         Failure(
-            code="no_memory_for_pool",
+            code="no_memory_for_blocks",
             title="No memory is left for the cache",
             pattern=re.compile(
                 r"Not enough memory\. Please try to increase --mem-fraction-static"
@@ -30,7 +30,7 @@ FAILURES = Failures(
             ),
         ),
         Failure(
-            code="graphs_out_of_memory",
+            code="graph_capture_failed",
             title="CUDA graphs found no memory",
             pattern=re.compile(r"Capture cuda graph failed"),
             why="activations and CUDA graphs live in the share that --util (--mem-fraction-static) leaves free, and it"
@@ -42,7 +42,7 @@ FAILURES = Failures(
             ),
         ),
         Failure(
-            code="state_pool_too_small",
+            code="mamba_blocks",
             title="Recurrent state does not fit",
             pattern=re.compile(
                 r"Not enough GPU memory for hybrid \(mamba/linear-attention\) state cache"
@@ -56,7 +56,7 @@ FAILURES = Failures(
             ),
         ),
         Failure(
-            code="window_pool_too_small",
+            code="context_larger_than_pool",
             title="The window pool does not hold one request",
             pattern=re.compile(r"SWA pool \(\d+ tokens\) cannot hold even one request|SWA pool cap \(\d+ tokens"),
             why="windowed layers have a pool of their own, --swa-full-tokens-ratio of the full one, and it is smaller"
@@ -84,7 +84,7 @@ FAILURES = Failures(
             ),
         ),
         Failure(
-            code="host_memory",
+            code="host_tier_too_large",
             title="The host has too little memory for the hierarchical cache",
             pattern=re.compile(r"Not enough host memory available\. Requesting [\d.]+ GB"),
             why="HiCache pins a pool on the host for each rank, by default a multiple of the pool on the GPU",
@@ -121,7 +121,7 @@ FAILURES = Failures(
             do=("choose another --port", "stop the process that holds it"),
         ),
         Failure(
-            code="architecture_not_supported",
+            code="architecture_unknown",
             title="This release does not know the architecture",
             pattern=re.compile(r"Model architectures .{1,200} are not supported for now"),
             why="the model is newer than this release of SGLang, or served by another engine only",
@@ -140,7 +140,7 @@ FAILURES = Failures(
         model_not_found(),
         remote_code("SGLang"),
         Failure(
-            code="child_died",
+            code="engine_died",
             title="A process of the server died",
             pattern=re.compile(
                 r"Received sigquit from a child process|Scheduler or DataParallelController \d+ terminated"

@@ -38,7 +38,7 @@ FAILURES = Failures(
             do=("choose another --port", "stop the process that holds it"),
         ),
         Failure(
-            code="unknown_architecture",
+            code="architecture_unknown",
             title="TensorRT-LLM does not know the model's architecture",
             pattern=re.compile(r"Unknown architecture for AutoModelForCausalLM: \S+"),
             why="this release has no model class for the architecture that the config names",
@@ -59,7 +59,7 @@ FAILURES = Failures(
             ),
         ),
         Failure(
-            code="executor_failed",
+            code="engine_died",
             title="The executor stopped",
             pattern=re.compile(r"Executor worker returned error"),
             why="the lines above it in the log say which rank failed and why",

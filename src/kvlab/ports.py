@@ -1,0 +1,43 @@
+"""Loopback ports: a free one, and who holds a taken one."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+
+from kvlab.core.errors import EngineFailed
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def refuse_taken(port: int) -> None:
+    """Raises EngineFailed when nothing can listen to that loopback port."""
+    if not 1 <= port <= 65_535:
+        raise EngineFailed(f"port {port} is none; choose one from 1 to 65535 with --port")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except PermissionError:
+            raise EngineFailed(f"port {port} may not be used by this user; choose one above 1023 with --port") from None
+        except (OSError, OverflowError):
+            raise EngineFailed(
+                f"port {port} is taken{_holder(port)}; choose another --port or stop that process"
+            ) from None
+
+
+def _holder(port: int) -> str:
+    """ " by NAME (pid N)", as far as this user may see."""
+    import psutil
+
+    with suppress(psutil.Error):
+        for connection in psutil.net_connections(kind="tcp"):
+            if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
+                pid = connection.pid
+                return f" by {psutil.Process(pid).name()} (pid {pid})" if pid else ""
+    return ""
