@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from kvlab.core.check import CheckRow, Reason
-from kvlab.core.observation import Observation, Setting, Value
+from kvlab.core.observation import Observation, Value
 from kvlab.core.plan import Plan
 
 Changes = Mapping[str, Value]

@@ -93,6 +93,11 @@ class StatedArgs(msgspec.Struct, frozen=True, kw_only=True):
     where: str
     """Which line states the arguments, for a log that lacks it."""
 
+    @property
+    def patterns(self) -> tuple[re.Pattern[str], ...]:
+        """One of them matches each line that says something."""
+        return (*(item.pattern for item in self.lists), *(item.pattern for item in self.told))
+
 
 class Listener:
     """Reads the settings of a log while another reads its numbers."""
@@ -102,7 +107,7 @@ class Listener:
         self._settings: dict[str, Setting] = {}
         self._whole = False
         self._told: list[Seen] = []
-        found = [needles(item.pattern) for item in (*part.lists, *part.told)]
+        found = [needles(pattern) for pattern in part.patterns]
         self._words = tuple({word for words in found for word in words or ("",)})
 
     def through(self, lines: Iterable[str]) -> Iterator[str]:
@@ -118,7 +123,9 @@ class Listener:
         for item in self._part.lists:
             if match := item.pattern.search(line):
                 self._list(item, line, number, match)
-        self._told += [msgspec.structs.replace(seen, line_number=number) for seen in read_lines([line], self._part.told)]
+        self._told += [
+            msgspec.structs.replace(seen, line_number=number) for seen in read_lines([line], self._part.told)
+        ]
 
     def _list(self, item: Arguments, line: str, number: int, match: re.Match[str]) -> None:
         found = pairs(line, match.end())

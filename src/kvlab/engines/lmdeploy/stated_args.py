@@ -32,8 +32,6 @@ _NAMES = {
 
 STATED = StatedArgs(
     # "input backend=turbomind, backend_config=TurbomindEngineConfig(dtype='float16', tp=2, session_len=None, ...)"
-    lists=(
-        Arguments(pattern=re.compile(r"backend_config=\w+EngineConfig\("), names=_NAMES, whole=True),
-    ),
+    lists=(Arguments(pattern=re.compile(r"backend_config=\w+EngineConfig\("), names=_NAMES, whole=True),),
     where='"input backend=..., backend_config=...", which needs --log-level INFO',
 )

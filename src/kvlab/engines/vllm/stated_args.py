@@ -116,7 +116,9 @@ STATED = StatedArgs(
         Said("non_torch_bytes", "bytes", re.compile(rf"non_torch_memory takes {_X}GiB"), GIB),
         Said("activation_bytes", "bytes", re.compile(rf"PyTorch activation peak memory takes {_X}GiB"), GIB),
         # "Encoder cache will be initialized with a budget of 16384 tokens, and profiled with 1 image items ..."
-        Said("encoder_tokens", "tokens", re.compile(r"Encoder cache will be initialized with a budget of (\d+) tokens")),
+        Said(
+            "encoder_tokens", "tokens", re.compile(r"Encoder cache will be initialized with a budget of (\d+) tokens")
+        ),
     ),
     where='"non-default args: {...}", which vLLM prints first of all (0.9 on; "args: Namespace(...)" before)',
 )

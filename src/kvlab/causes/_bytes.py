@@ -1,0 +1,26 @@
+"""What causes share that account for a pool by bytes."""
+
+from __future__ import annotations
+
+from kvlab.core.cause import Case
+from kvlab.core.check import Reason
+from kvlab.core.units import GIB
+
+_PRINTED = 0.011 * GIB
+"""Two numbers that are printed with two decimals of a GiB."""
+_LARGE = 0.2
+"""Share of a pool's difference from which a line that states other bytes is named for it."""
+
+
+def explained(case: Case, code: str, change: float, text: str, *, stated: bool = False) -> Reason | None:
+    """The reason by which the pool is larger by `change` bytes; None when it accounts for little of the difference."""
+    off = case.pool_off() if any(row.name == "kv_pool_bytes" for row in case.open) else None
+    if off is None or change * off <= 0 or abs(change) < _LARGE * abs(off):
+        return None
+    exact = abs(change - off) <= _PRINTED
+    name = {"gpu_memory": "other_process", "cuda_graphs": "graphs_counted"}.get(code, code)
+    if not exact and not stated and abs(change) > 2 * abs(off):
+        return None  # more than the difference: something else made up for it
+    return Reason(
+        code=name, text=text, certainty="exact" if exact else "stated", explains=case.after("pool") if exact else ()
+    )

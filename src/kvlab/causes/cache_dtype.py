@@ -1,0 +1,48 @@
+"""The cache is kept in another dtype.
+
+Seen: a line that names the dtype, or tokens that are more or fewer by the ratio of two dtypes while the pool is what
+the log states. A quantised cache that is asked for and not used shows so: the flag was accepted, the cache did not
+double.
+"""
+
+from __future__ import annotations
+
+from kvlab.core.cause import Case, Cause, Guess
+from kvlab.core.check import Reason
+from kvlab.core.follows import pool_ratio, slack
+
+_WIDE = ("bfloat16", "float16", "f16", "bf16", "auto")
+
+
+def _text(case: Case, dtype: str) -> str:
+    planned = case.plan.kv.dtype
+    if planned not in _WIDE and dtype in _WIDE:
+        return f"{planned} was accepted but the cache did not double: its tokens are those of {dtype}"
+    return f"its tokens are those of a {dtype} cache, the plan's is {planned}"
+
+
+def _guesses(case: Case) -> tuple[Guess, ...]:
+    said = case.observation.setting("kv_dtype")
+    # "auto" is what the checkpoint asks for; a word that a line states is a fact, and only a fallback overrules it.
+    fixed = said is not None and said.value not in (None, "auto")
+    found = [other.kv_dtype for other in case.plan.alternatives if other.kv_dtype != case.plan.kv.dtype]
+    if fixed:
+        found = [dtype for dtype in found if dtype in _WIDE]
+    return tuple(Guess(changes={"kv_dtype": dtype}, text=_text(case, dtype)) for dtype in found)
+
+
+def _test(case: Case) -> Reason | None:
+    """By the plan's own alternatives, where it cannot be made again."""
+    tokens, whole = case.row("kv_tokens"), pool_ratio(case.plan, case.observation)
+    if tokens is None or whole is None or isinstance(tokens.seen, str) or not tokens.seen:
+        return None
+    for other in case.plan.alternatives:
+        if other.kv_dtype == case.plan.kv.dtype or not other.tokens:
+            continue
+        if abs(tokens.seen / (other.tokens * whole) - 1) <= slack(case.plan, tokens):
+            names = tuple(row.name for row in case.open if "bytes_per_token" in case.shares.get(row.name, ()))
+            return Reason(code="cache_dtype", text=_text(case, other.kv_dtype), certainty="exact", explains=names)
+    return None
+
+
+CAUSE = Cause(settings=("kv_dtype", "kv_dtype_k", "kv_dtype_v"), guesses=_guesses, test=_test)

@@ -1,0 +1,27 @@
+"""The pool was given to the engine.
+
+Seen: kv_cache_memory_bytes in vLLM's arguments, VLLM_CPU_KVCACHE_SPACE, or a line that says so. Then the budget decides
+nothing.
+"""
+
+from __future__ import annotations
+
+from kvlab.core.cause import Case, Cause, Guess
+from kvlab.core.units import GIB
+
+
+def _guesses(case: Case) -> tuple[Guess, ...]:
+    pool = case.observation.get("kv_pool_bytes")
+    if pool is None or isinstance(pool.value, str) or case.row("kv_pool_bytes") is None:
+        return ()
+    size = pool.value / GIB
+    if case.plan.ask.pool_gib is not None:
+        text = f"the plan takes a pool of {case.plan.ask.pool_gib:g} GiB as given, the log has {size:.4g}: plan with"
+        return (Guess(changes={"pool_gib": size}, text=f"{text} --pool-gib {size:.4g}"),)
+    if not any(words in pool.line for words in ("as specified", "Explicitly set")):
+        return ()
+    text = f"the log's pool of {size:.4g} GiB was given to the engine: plan with --pool-gib {size:.4g}"
+    return (Guess(changes={"pool_gib": size}, text=text),)
+
+
+CAUSE = Cause(settings=("pool_gib",), guesses=_guesses)

@@ -1,0 +1,31 @@
+"""`kvlab check` with causes: what a difference follows from, and why it is likely there, the surest first."""
+
+from __future__ import annotations
+
+from kvlab import engines
+from kvlab.core.check import Check, compare
+from kvlab.core.observation import Observation
+from kvlab.core.plan import Plan
+from kvlab.core.stated import with_derived
+from kvlab.reasons.replan import Replanner, found_source
+from kvlab.reasons.search import Search
+
+__all__ = ["checked"]
+
+
+def checked(plan: Plan, observation: Observation, *, source: str | None = None, near: str | None = None) -> Check:
+    """The comparison, with the line of the ledger and the causes behind each row that differs.
+
+    `source` is where the plan's model is, when it is not where the plan says; `near` a folder to look in. Raises
+    BadInput as `compare` does.
+    """
+    found = compare(plan, observation)
+    rows = tuple(row for row in found.rows if row.verdict == "differs")
+    if not rows:
+        return found
+    observation = with_derived(observation, engines.stated_args(plan.engine.name))
+    loaded, missing = found_source(plan, source, near)
+    again = Replanner(plan, observation, loaded) if loaded is not None else None
+    if again is not None and not again.same():
+        again, missing = None, f"{plan.source.name} is planned otherwise now than in this plan"
+    return Search(found, plan, observation, again).check(missing)

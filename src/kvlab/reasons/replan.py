@@ -1,0 +1,177 @@
+"""A plan made again with settings that a log states, to see whether the log then says what was planned."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import msgspec
+
+from kvlab import engines
+from kvlab.core.cause import Changes
+from kvlab.core.check import CheckRow, compare
+from kvlab.core.errors import KvlabError
+from kvlab.core.follows import POOL
+from kvlab.core.observation import Observation, Value
+from kvlab.core.plan import Ask, Expected, Plan
+from kvlab.core.units import GIB
+from kvlab.planning import make_plan
+from kvlab.request import OWN_OPTIONS
+from kvlab.source import Loaded, load
+
+_UNSAID = Ask()
+_PRINTED = 0.005
+"""Half of the last digit of a pool in GiB."""
+
+
+def value_of(ask: Ask, name: str) -> Value:
+    """What a request says of a setting: the field, or the engine's flag of that name."""
+    if name in Ask.__struct_fields__:
+        found: Value = getattr(ask, name)
+        return found
+    return ask.arg(name)
+
+
+def alike(planned: Value, seen: Value) -> bool:
+    """Whether two values of one setting are the same: a switch that is not given is off, "auto" is nothing said."""
+    one, other = _plain(planned), _plain(seen)
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) < 1e-9
+    return one == other
+
+
+def _plain(value: Value) -> object:
+    if value in (None, False, "auto", "", "false", "False"):
+        return None
+    if value in (True, "true", "True"):
+        return True
+    try:
+        return float(value)
+    except ValueError:
+        pass
+    try:
+        return json.loads(str(value))
+    except ValueError:
+        return str(value).lower()
+
+
+def changed(ask: Ask, changes: Changes) -> Ask:
+    """The request with other settings; None gives one back to the engine."""
+    fields: dict[str, object] = {}
+    flags = {name.replace("_", "-"): value for name, value in ask.engine_args}
+    for name, value in changes.items():
+        if name in Ask.__struct_fields__:
+            fields[name] = getattr(_UNSAID, name) if value is None else value
+        elif value is None or value is False:
+            flags.pop(name, None)
+        else:
+            flags[name] = "true" if value is True else str(value)
+    if {"tp", "pp", "dp"} & fields.keys():
+        fields["gpus"] = None
+    return msgspec.structs.replace(ask, engine_args=tuple(flags.items()), **fields)
+
+
+def _own(ask: Ask) -> Ask:
+    """A planned request without the sizes that the plan filled in for options that its engine does not have."""
+    others = OWN_OPTIONS - engines.planner(ask.engine).options
+    return msgspec.structs.replace(ask, **{name: getattr(_UNSAID, name) for name in others})
+
+
+def found_source(plan: Plan, source: str | None, near: str | None = None) -> tuple[Loaded | None, str]:
+    """The model of a plan, from `source`, or from where the plan's record and command say that it is.
+
+    `near` is a folder to look in beside the working one. With None: why there is none.
+    """
+    origin = plan.source
+    if source is not None:
+        return load(source), ""
+    if origin.kind == "hub":
+        names = [f"{origin.name}@{origin.revision}" if origin.revision else origin.name]
+    else:
+        words = [origin.name, *([os.path.join(near, origin.name)] if near else []), *plan.launch.argv[1:]]
+        places = [Path(word).expanduser() for word in words if word and len(word) < 4096 and not word.startswith("-")]
+        if origin.kind == "config":
+            places += [place / "config.json" for place in places]
+        names = [str(place) for place in dict.fromkeys(places) if _holds(place, origin.kind)]
+    for name in names:
+        try:
+            found = load(name)
+        except KvlabError:
+            continue
+        if (found.origin.name, found.origin.kind) == (origin.name, origin.kind):
+            return found, ""
+    return None, f"{origin.name} is not found from here; give --source with its place"
+
+
+def _holds(place: Path, kind: str) -> bool:
+    try:
+        return place.is_dir() if kind == "folder" else place.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+class Replanner:
+    """Plans again and compares again. The log's own pool stands in the place of the budget's for all other rows."""
+
+    def __init__(self, plan: Plan, observation: Observation, loaded: Loaded) -> None:
+        self._plan, self._observation, self._loaded = plan, observation, loaded
+        normal = engines.stated_args(plan.engine.name).normal
+        self.ask = _own(normal(plan) if normal is not None else plan.ask)
+        self._known: dict[str, tuple[CheckRow, ...] | None] = {}
+
+    def same(self) -> bool:
+        """Whether the model gives the same plan as before; without what was learned since, if that is it."""
+        for ask in (self.ask, msgspec.structs.replace(self.ask, calibration=False)):
+            again = self._made(ask)
+            if again is not None and _values(again) == _values(self._plan):
+                self.ask = ask
+                return True
+        return False
+
+    def rows(self, changes: Changes) -> tuple[CheckRow, ...] | None:
+        """The comparison with other settings; None when they cannot be planned."""
+        key = repr(sorted(changes.items()))
+        if key not in self._known:
+            self._known[key] = self._compared(changed(self.ask, changes))
+        return self._known[key]
+
+    def _made(self, ask: Ask) -> Plan | None:
+        try:
+            return make_plan(self._loaded, ask, self._plan.source.name)
+        except (KvlabError, ValueError, ArithmeticError):
+            return None
+
+    def _compared(self, ask: Ask) -> tuple[CheckRow, ...] | None:
+        again = self._made(ask)
+        if again is None:
+            return None
+        seen = self._observation.get("kv_pool_bytes")
+        if seen is not None and not isinstance(seen.value, str) and any(line.name == POOL for line in again.ledger):
+            ends = [
+                self._made(msgspec.structs.replace(ask, pool_gib=max(1e-6, seen.value / GIB + end)))
+                for end in (0.0, -_PRINTED, _PRINTED)
+            ]
+            if ends[0] is not None:
+                others = [end.expects for end in ends[1:] if end is not None]
+                rows = tuple(_within(row, others) for row in ends[0].expects if row.name != "kv_pool_bytes")
+                pool = tuple(row for row in again.expects if row.name == "kv_pool_bytes")
+                again = msgspec.structs.replace(again, expects=(*pool, *rows))
+        return compare(again, self._observation).rows
+
+
+def _values(plan: Plan) -> dict[str, float | str]:
+    return {row.name: row.value for row in plan.expects}
+
+
+def _within(row: Expected, others: list[tuple[Expected, ...]]) -> Expected:
+    """`row` anywhere that the rounding of the pool allows."""
+    value = row.value
+    if isinstance(value, str):
+        return row
+    found = [item.value for end in others for item in end if item.name == row.name and not isinstance(item.value, str)]
+    low, high = min(value, *found, value), max(value, *found, value)
+    if low == high:
+        return row
+    spread = max(high - value, value - low)
+    return msgspec.structs.replace(row, low=low, high=high, tolerance=row.tolerance + spread)

@@ -1,0 +1,211 @@
+"""The search for the causes of one comparison: settings that the log states, those that it may have, arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from kvlab import causes, engines
+from kvlab.core.cause import GUESSES, Case, Cause, Changes, Guess
+from kvlab.core.check import Check, CheckRow, Reason
+from kvlab.core.follows import follows
+from kvlab.core.observation import Observation, Value
+from kvlab.core.plan import Plan
+from kvlab.reasons.differing import Differing, differing, option, told
+from kvlab.reasons.replan import Replanner, alike
+
+_SURE = ("exact", "stated", "possible")
+_ROW_OF_POOL = "kv_pool_bytes"
+
+
+class Search:
+    """The causes of one comparison."""
+
+    def __init__(self, found: Check, plan: Plan, observation: Observation, again: Replanner | None) -> None:
+        self.found, self.plan, self.observation, self.again = found, plan, observation, again
+        self.differing = tuple(row for row in found.rows if row.verdict == "differs")
+        self.names = frozenset(row.name for row in self.differing)
+        self.shares = follows(plan, observation, found.rows)
+        self.settings = differing(plan, observation)
+        self.remarks: list[str] = []
+        self.needed: list[Differing] = []
+        """The settings without which fewer rows would agree."""
+
+    def check(self, missing: str) -> Check:
+        """The comparison with reasons and remarks."""
+        reasons, left = self._stated()
+        if left and self.again is not None:
+            reasons, left = self._guessed(self._case(left), reasons, left)
+        known = {reason.code for reason in reasons}
+        reasons += [reason for reason in self._tested(self._case(left)) if reason.code not in known]
+        reasons.sort(key=lambda reason: (_SURE.index(reason.certainty), -len(reason.explains)))
+        explained = {name for reason in reasons for name in reason.explains}
+        if self.again is None and self.differing:
+            self.remarks.append(f"the plan was not made again with the log's settings: {missing}")
+        if not reasons or self.names - explained:
+            self.remarks += self._untold(reasons, explained)
+        kept = [] if explained else [remark for remark in self.found.remarks if "server runs with" in remark]
+        others = [remark for remark in self.found.remarks if "server runs with" not in remark]
+        rows = tuple(self._row(row, reasons) for row in self.found.rows)
+        return msgspec.structs.replace(
+            self.found, rows=rows, causes=tuple(reasons), remarks=(*kept, *self.remarks, *others)
+        )
+
+    def _case(self, left: Iterable[str]) -> Case:
+        still = set(left)
+        return Case(
+            plan=self.plan,
+            observation=self.observation,
+            differing=self.differing,
+            open=tuple(row for row in self.differing if row.name in still),
+            shares=self.shares,
+        )
+
+    def _stated(self) -> tuple[list[Reason], set[str]]:
+        """Reasons that a line states, and the names of the rows that they leave unexplained."""
+        left = set(self.names)
+        if self.again is None:
+            # What a request leaves to the engine may well be what the engine states.
+            said = [item for item in self.settings if item.planned is not None and item.code != "engine_version"]
+            return [self._unproven(item) for item in said], left
+        useful = [item for item in self.settings if self.again.rows(_changes([item])) is not None]
+        every = self._agreeing(_changes(useful))
+        needed = list(useful) if every else []
+        for item in useful:
+            others = [other for other in needed if other is not item]
+            if item in needed and self._agreeing(_changes(others)) >= every:
+                needed = others
+        self.needed = needed
+        whole = bool(needed) and self._whole(_changes(needed))
+        reasons = [self._reason(item, whole) for item in needed]
+        if whole:
+            self._with_that(_changes(needed))
+        named = {item.code for item in needed}
+        reasons += [self._possible(item) for item in self.settings if item.code not in named and self._counts(item)]
+        return reasons, left - every
+
+    def _counts(self, item: Differing) -> bool:
+        pool = next((row for row in self.differing if row.name == _ROW_OF_POOL), None)
+        smaller = pool is not None and (pool.difference or 0) < 0
+        return causes.cause(item.code).unplanned and smaller and not alike(item.setting.value, None)
+
+    def _rows(self, changes: Changes) -> dict[str, CheckRow]:
+        assert self.again is not None
+        return {row.name: row for row in self.again.rows(changes) or ()}
+
+    def _agreeing(self, changes: Changes) -> set[str]:
+        """Rows that differ in the plan and agree with these changes. What follows the pool counts only with it."""
+        rows = self._rows(changes)
+        agree = {name for name in self.names if name in rows and rows[name].verdict == "agrees"}
+        if _ROW_OF_POOL in self.names and _ROW_OF_POOL not in agree:
+            as_planned = self._rows({})
+            agree -= {name for name in agree if as_planned[name].verdict == "agrees"} if as_planned else set()
+        return agree
+
+    def _whole(self, changes: Changes) -> bool:
+        """Whether every row agrees with these changes."""
+        rows = self._rows(changes)
+        return self._agreeing(changes) == self.names and all(row.verdict != "differs" for row in rows.values())
+
+    def _with_that(self, changes: Changes) -> None:
+        count = sum(row.verdict == "agrees" for row in self._rows(changes).values())
+        what = "that" if len(changes) == 1 else f"those {len(changes)} settings"
+        options = " ".join(option(name, value) for name, value in changes.items())
+        self.remarks.append(f"with {what}, all {count} rows agree: plan with {options}")
+
+    def _reason(self, item: Differing, whole: bool) -> Reason:
+        """The rows that would not agree without this setting."""
+        others = [other for other in self.needed if other is not item]
+        ours = self._agreeing(_changes(self.needed)) - self._agreeing(_changes(others))
+        names = tuple(row.name for row in self.differing if row.name in ours)
+        return Reason(code=item.code, text=told(item), certainty="exact" if whole else "stated", explains=names)
+
+    def _unproven(self, item: Differing) -> Reason:
+        ours = [row.name for row in self.differing if item.code == "context" and "server runs" in _because(row)]
+        return Reason(code=item.code, text=told(item), certainty="stated", explains=tuple(ours))
+
+    def _possible(self, item: Differing) -> Reason:
+        return Reason(code=item.code, text=f"{told(item)}; what it takes is not planned", certainty="possible")
+
+    def _tested(self, case: Case) -> list[Reason]:
+        found = [found for _, cause in self._causes() if cause.test and (found := cause.test(case))]
+        sure = any(_ROW_OF_POOL in reason.explains for reason in found)
+        return [reason for reason in found if not (sure and reason.certainty == "possible")]
+
+    def _causes(self) -> list[tuple[str, Cause]]:
+        every = [(code, causes.cause(code)) for code in causes.codes()]
+        name = self.plan.engine.name
+        return [(code, cause) for code, cause in every if not cause.engines or name in cause.engines]
+
+    def _guessed(self, case: Case, reasons: list[Reason], left: set[str]) -> tuple[list[Reason], set[str]]:
+        """Settings that no line states and that give the printed numbers, on top of those that one does."""
+        stated = _changes(self.needed)
+        found: list[tuple[str, Guess, set[str]]] = []
+        for code, cause in self._causes():
+            for guess in (cause.guesses(case) if cause.guesses else ())[:GUESSES]:
+                changes = {**stated, **guess.changes}
+                gained = self._agreeing(changes) - self._agreeing(stated)
+                if gained and not self._worse(changes, stated):
+                    found.append((code, guess, gained))
+        most = max((len(gained) for _, _, gained in found), default=0)
+        best = [item for item in found if len(item[2]) == most]
+        if not best:
+            return reasons, left
+        alone = len({code for code, _, _ in best}) == 1
+        changes = {**stated, **best[0][1].changes}
+        if alone and self._whole(changes):
+            self._with_that(changes)
+            reasons = [_exact(reason) if reason.explains else reason for reason in reasons]
+        guessed = [
+            Reason(
+                code=code,
+                text=guess.text if alone else f"{guess.text} (another cause gives the same numbers)",
+                certainty="exact" if alone else "possible",
+                explains=tuple(row.name for row in self.differing if row.name in gained),
+            )
+            for code, guess, gained in (best[:1] if alone else best)
+        ]
+        return [*reasons, *guessed], left - best[0][2]
+
+    def _worse(self, changes: Changes, stated: Changes) -> bool:
+        """Whether a row that agreed differs with these changes."""
+        before = {name for name, row in self._rows(stated).items() if row.verdict == "agrees"}
+        return any(row.verdict == "differs" and name in before for name, row in self._rows(changes).items())
+
+    def _untold(self, reasons: list[Reason], explained: set[str]) -> list[str]:
+        """What is not explained, and which line would tell."""
+        open_rows = [row.name.replace("_", " ") for row in self.differing if row.name not in explained]
+        if any(not reason.explains for reason in reasons):
+            return []
+        lacks = []
+        part = engines.stated_args(self.plan.engine.name)
+        if not self.observation.settings:
+            lacks.append(f"the log does not state the engine's arguments ({part.where})")
+        if self.observation.version is None and self.plan.engine.name == "vllm":
+            lacks.append("it does not name its release")
+        if _ROW_OF_POOL in self.names and self.observation.get("weights_bytes") is None:
+            lacks.append("it does not state what the weights took")
+        tells = f"; {'; '.join(lacks)}" if lacks else ""
+        return [f"unexplained: {', '.join(open_rows)}: nothing that the log states accounts for it{tells}"]
+
+    def _row(self, row: CheckRow, reasons: list[Reason]) -> CheckRow:
+        if row.verdict != "differs":
+            return row
+        ours = tuple(reason for reason in reasons if row.name in reason.explains or not reason.explains)
+        because = ours[0].text if ours else f"unexplained; {_because(row)}"
+        return msgspec.structs.replace(
+            row, follows_from=self.shares.get(row.name, ()), causes=ours, likely_because=because
+        )
+
+
+def _exact(reason: Reason) -> Reason:
+    return msgspec.structs.replace(reason, certainty="exact")
+
+
+def _because(row: CheckRow) -> str:
+    return row.likely_because or ""
+
+
+def _changes(items: Iterable[Differing]) -> dict[str, Value]:
+    return {item.setting.name: item.setting.value for item in items}
