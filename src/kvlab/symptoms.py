@@ -12,16 +12,15 @@ import msgspec
 from kvlab import engines, rules
 from kvlab.core.advice import fitting, narrowed
 from kvlab.core.errors import BadInput, nearest
-from kvlab.core.needles import needles
 from kvlab.core.observation import Failure
 from kvlab.core.rule import SYMPTOM, Advice, Case, Explain, Finding, Hit, Page, Rule, RuleList, Stage, Tally
-from kvlab.logtext import blocks, line_around, opened, plain, shown, text_of
+from kvlab.logs.scan import Scan
+from kvlab.logs.source import blocks, opened
+from kvlab.logs.text import plain, shown
+from kvlab.logs.writer import recognised
 
-_LOOK_LINES = 2000
-"""Lines among which the first recognisable one must stand."""
 _SOURCE = re.compile(r"\braise \w+\(|^\W*f?[\"'](?!\w+[\"']:)")
 """A line of Python that a traceback quotes: what it would have said stands below it."""
-_LAST_NUMBER = re.compile(r"[\d.,]+$")
 _STAGE_NAME = "stage"
 _CERTAINTIES = ("certain", "likely", "possible")
 _COSTS = ("setting", "trade", "machine")
@@ -35,7 +34,6 @@ class _Watch(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     sign: str
     pattern: re.Pattern[str]
-    needles: tuple[bytes, ...]
     engine: str | None = None
     stages: tuple[Stage, ...] = ()
 
@@ -53,7 +51,7 @@ def explain(path: str, engine: str | None = None) -> Explain:
         head = next(pieces, b"")
         if not head:
             raise BadInput(f"{path} is empty; start the engine with its output going to this file")
-        scan = _Scan(engine or _recognised(head), only=engine)
+        scan = _Scan(engine or recognised(head), only=engine)
         for block in chain((head,), pieces):
             scan.feed(block)
     return Explain(engine=scan.engine, lines=scan.lines, findings=_in_order(scan.findings()))
@@ -75,16 +73,6 @@ def page(code: str) -> Page:
     }
     anyone = any(not sign.engines for sign in symptoms)
     return msgspec.structs.replace(rules.page(code), engines=() if anyone else tuple(sorted(named)))
-
-
-def _recognised(head: bytes) -> str | None:
-    readers = [(name, engines.log_reader(name).recognises) for name in engines.names()]
-    for raw in head.split(b"\n", _LOOK_LINES)[:_LOOK_LINES]:
-        line = text_of(raw[:4096])
-        for name, recognises in readers:
-            if recognises(line):
-                return name
-    return None
 
 
 @cache
@@ -135,9 +123,7 @@ def _watch(
     engine: str | None = None,
     stages: tuple[Stage, ...] = (),
 ) -> _Watch:
-    # Without a literal every line has to be looked at.
-    literals = tuple(literal.encode() for literal in needles(pattern) or ("\n",))
-    return _Watch(code=code, sign=sign, pattern=pattern, needles=literals, engine=engine, stages=stages)
+    return _Watch(code=code, sign=sign, pattern=pattern, engine=engine, stages=stages)
 
 
 class _Scan:
@@ -145,35 +131,24 @@ class _Scan:
 
     def __init__(self, engine: str | None, only: str | None) -> None:
         self.engine = engine
-        self.lines = 0
         self._stage: Stage = ""
         self._start_line = self._serving_line = 0
         self._tallies: dict[str, dict[str, Tally]] = {}
-        self._by_needle: dict[bytes, list[_Watch]] = {}
-        for watch in _watches():
-            if only is None or watch.engine in (None, only):
-                for needle in watch.needles:
-                    self._by_needle.setdefault(needle, []).append(watch)
+        watched = (watch for watch in _watches() if only is None or watch.engine in (None, only))
+        self._scan = Scan((watch.pattern, watch) for watch in watched)
+
+    @property
+    def lines(self) -> int:
+        """How many lines were read."""
+        return self._scan.lines
 
     def feed(self, block: bytes) -> None:
-        """Reads whole lines."""
-        lines: dict[int, tuple[int, int, list[_Watch]]] = {}
-        for needle, watches in self._by_needle.items():
-            for start, at, end in _occurrences(block, needle):
-                lines.setdefault(start, (at, end, []))[2].extend(watches)
-        counted, at_line = 0, self.lines
-        for start in sorted(lines):
-            at, end, watches = lines[start]
-            at_line += block.count(b"\n", counted, start)
-            counted = start
-            text = text_of(block[start:end])
-            if end == len(block):  # a log cut short: a number at its very end may lack digits
-                text = _LAST_NUMBER.sub("", text)
-            if not _SOURCE.search(text):
-                self._line(text, at_line + 1, watches)
-        self.lines += block.count(b"\n") + (not block.endswith(b"\n"))
+        """Reads one more block of the log."""
+        for line in self._scan.feed(block):
+            if not _SOURCE.search(line.text):
+                self._line(line.text, line.number, line.sought)
 
-    def _line(self, text: str, number: int, watches: list[_Watch]) -> None:
+    def _line(self, text: str, number: int, watches: tuple[_Watch, ...]) -> None:
         matched: dict[tuple[str, str], list[tuple[_Watch, re.Match[str]]]] = {}
         for watch in watches:
             if match := watch.pattern.search(text):
@@ -264,15 +239,6 @@ def _for_log(do: tuple[str, ...], case: Case) -> tuple[str, ...]:
     titles = {name: engines.engine(name).title for name in engines.names()}
     own = [titles[name] for name in case.first.writers]
     return narrowed(do, own, titles.values()) if own else do
-
-
-def _occurrences(block: bytes, needle: bytes) -> Iterator[tuple[int, int, int]]:
-    """(start, position, end) of each line that holds the needle."""
-    at = block.find(needle)
-    while at >= 0:
-        start, end = line_around(block, at)
-        yield start, at, end
-        at = block.find(needle, max(end, at + 1))
 
 
 def _stage(code: str) -> Stage:

@@ -16,9 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kvlab
-from kvlab import logtext, symptoms
+from kvlab import symptoms
 from kvlab.core.errors import BadInput
 from kvlab.core.rule import Finding
+from kvlab.logs import source
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 LOGS = sorted((GOLDEN / "logs").glob("*.log"))
@@ -184,14 +185,14 @@ def test_utf16_and_gzip_are_read(tmp_path: Path) -> None:
 def test_a_damaged_gzip_file_is_refused(tmp_path: Path) -> None:
     log = tmp_path / "engine.log.gz"
     log.write_bytes(b"\x1f\x8b" + b"\x00" * 40)
-    with pytest.raises(BadInput, match="damaged gzip"):
+    with pytest.raises(BadInput, match="damaged packed file"):
         symptoms.explain(str(log))
 
 
 def test_a_line_is_found_across_the_borders_of_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = symptoms.explain(str(POOL))
     for size in (64, 1000, 4097):
-        monkeypatch.setattr(logtext, "BLOCK_BYTES", size)
+        monkeypatch.setattr(source, "BLOCK_BYTES", size)
         if size > 2000:  # below that, lines longer than a block come in pieces
             assert symptoms.explain(str(POOL)) == plain
         assert symptoms.explain(str(POOL)).lines == plain.lines or size < 2000

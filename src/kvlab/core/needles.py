@@ -9,17 +9,19 @@ SHORTEST = 4
 """Letters below which a literal stands in too many lines to be worth looking for."""
 _META = set("^$.|?*+()[]{}\\")
 _MAYBE_NONE = frozenset("?*{")
+_ESCAPED = frozenset("\"'<>&")
+"""JSON around the line writes them in another way."""
 _GROUP = re.compile(r"\((?:\?:|\?P<\w+>|(?!\?))")
 """The opening of a group that must match; a look around is none."""
 
 
-def needles(pattern: re.Pattern[str]) -> tuple[str, ...] | None:
+def needles(pattern: re.Pattern[str], *, any_case: bool = False) -> tuple[str, ...] | None:
     """Literals of which any text that `pattern` matches holds one; None when they cannot be told.
 
-    An alternative gives its longest run of plain letters outside groups and classes, or, where that is shorter than
-    four letters, what a group in it gives.
+    An alternative gives its longest run of plain letters outside groups and classes, or what a group in it gives,
+    where that is longer. With `any_case`, patterns that ignore the case have some too: compare both in one case.
     """
-    if pattern.flags & (re.IGNORECASE | re.VERBOSE):
+    if pattern.flags & re.VERBOSE or (pattern.flags & re.IGNORECASE and not any_case):
         return None
     return _of(pattern.pattern)
 
@@ -29,10 +31,11 @@ def _of(text: str) -> tuple[str, ...] | None:
     for branch in _branches(text):
         parts = _parts(branch)
         longest = max(parts.literals, key=len, default="")
-        held = (longest,) if len(longest) >= SHORTEST else next(filter(None, map(_of, parts.groups)), None)
-        if held is None:
+        choices = [(longest,)] if len(longest) >= SHORTEST else []
+        choices += filter(None, map(_of, parts.groups))
+        if not choices:
             return None
-        found += held
+        found += max(choices, key=lambda held: min(map(len, held)))
     return found
 
 
@@ -88,8 +91,7 @@ def _parts(text: str) -> _Parts:
                 parts.groups.append(text[inside.end() : after - 1])
             at = after
             continue
-        if text[after : after + 1] in _MAYBE_NONE or letter in "\"'" or not letter.isascii():
-            # a quote: JSON around the line writes it with a backslash
+        if text[after : after + 1] in _MAYBE_NONE or letter in _ESCAPED or not letter.isascii():
             parts.literals.append(run)
             run = ""
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -86,6 +86,11 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     pattern: re.Pattern[str]
     why: str
     do: tuple[str, ...]
+
+
+def patterns_in(names: Mapping[str, object], *others: re.Pattern[str]) -> tuple[re.Pattern[str], ...]:
+    """The patterns among a module's `names`, without `others`, which tell nothing about a line that is read."""
+    return tuple(value for value in names.values() if isinstance(value, re.Pattern) and value not in others)
 
 
 def excerpt(line: str, match: re.Match[str]) -> str:

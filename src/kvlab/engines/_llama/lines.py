@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from kvlab.core.observation import Said, Seen, read_lines
+from kvlab.core.observation import Said, Seen, patterns_in, read_lines
 from kvlab.core.units import MIB
 
 _N = r"(\d{1,12})"
@@ -127,3 +127,6 @@ OURS = re.compile(
     r"llama_(?:kv_cache|context|model_loader|new_context|memory|init)|\bllama_server|load_tensors:|srv +\w+:"
 )
 """Lines that only llama.cpp prints."""
+
+CACHE_LINES = patterns_in(globals(), OURS, _STATE_PART)
+"""What `Caches` reads."""

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 
 from kvlab.core.engine import LogReader
-from kvlab.core.observation import Observation, Seen
-from kvlab.engines._llama.lines import OURS, SAID, Caches, stated
+from kvlab.core.observation import Observation, Seen, patterns_in
+from kvlab.engines._llama.lines import CACHE_LINES, OURS, SAID, Caches, stated
 
 # "common_param: common_params_print_info: build 0 (unknown)" or "build: 6123 (79c1160b)"
 _BUILD = re.compile(r"\bbuild:?\s+(\d{3,})\b")
@@ -28,4 +28,4 @@ def _recognises(line: str) -> bool:
     return OURS.search(line) is not None and "ollama[" not in line
 
 
-LOG = LogReader(said=SAID, recognises=_recognises, read=_read)
+LOG = LogReader(said=SAID, recognises=_recognises, read=_read, also=(*patterns_in(globals(), OURS), *CACHE_LINES))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from kvlab.core.engine import LogReader
-from kvlab.core.observation import Observation, Said, Seen, read_lines
+from kvlab.core.observation import Observation, Said, Seen, patterns_in, read_lines
 from kvlab.core.units import MIB
 
 _X = r"(\d+(?:\.\d+)?)"
@@ -69,4 +69,9 @@ def _of_config(line: str) -> list[Seen]:
     return found
 
 
-LOG = LogReader(said=_SAID + _OF_CONFIG, recognises=lambda line: _OURS.search(line) is not None, read=_read)
+LOG = LogReader(
+    said=_SAID + _OF_CONFIG,
+    recognises=lambda line: _OURS.search(line) is not None,
+    read=_read,
+    also=patterns_in(globals(), _OURS),
+)

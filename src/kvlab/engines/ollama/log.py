@@ -11,9 +11,9 @@ from collections.abc import Iterable
 import msgspec
 
 from kvlab.core.engine import LogReader
-from kvlab.core.observation import Observation, Said, Seen, read_lines
+from kvlab.core.observation import Observation, Said, Seen, patterns_in, read_lines
 from kvlab.core.units import GIB, KIB, MIB
-from kvlab.engines._llama.lines import SAID, Caches, stated
+from kvlab.engines._llama.lines import CACHE_LINES, SAID, Caches, stated
 
 _N = r"(\d+)"
 _UNITS = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 1024 * GIB}
@@ -109,4 +109,9 @@ def _summed(devices: dict[str, Seen]) -> Seen:
     return msgspec.structs.replace(list(devices.values())[-1], value=total)
 
 
-LOG = LogReader(said=_OWN + SAID, recognises=lambda line: _OURS.search(line) is not None, read=_read)
+LOG = LogReader(
+    said=_OWN + SAID,
+    recognises=lambda line: _OURS.search(line) is not None,
+    read=_read,
+    also=(*patterns_in(globals(), _OURS), *CACHE_LINES),
+)

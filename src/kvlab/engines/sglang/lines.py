@@ -75,7 +75,7 @@ CHOICE: dict[str, Callable[[float, float], float]] = {
 
 # "KV Cache is allocated. #tokens: 46611, K size: 1.42 GB, V size: 1.42 GB" (0.4.3 on; its dtype first since 0.5.10),
 # "KV Cache is allocated. #tokens: 274934, KV size: 17.99 GB" (latents, 0.4.6 on)
-_CACHE = re.compile(
+CACHE = re.compile(
     r"\bKV Cache (?:is allocated|VA upper bound)\.(?: dtype: [\w.]+,)? #tokens: (\d+),"
     rf" (?:K size: {_GB}, V size: {_GB}|KV size: {_GB})"
 )
@@ -117,7 +117,7 @@ class Allocation(NamedTuple):
 def allocations(line: str, number: int) -> list[Allocation]:
     """The pools that a line states."""
     found = []
-    for match in _CACHE.finditer(line):
+    for match in CACHE.finditer(line):
         tokens, key, value, both = match.groups()
         sizes = [None if text is None else float(text) * GIB for text in (key, value, both)]
         found.append(Allocation(int(tokens), sizes[0], sizes[1], sizes[2], line.strip(), number))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kvlab.core.engine import LogReader
-from kvlab.core.observation import Observation, Seen, read_lines
+from kvlab.core.observation import Observation, Seen, patterns_in, read_lines
 from kvlab.core.units import GIB
 from kvlab.engines.sglang.lines import (
     ALL,
+    CACHE,
     CHOICE,
     COLOUR,
     FIRST,
@@ -188,4 +189,9 @@ def _read(lines: Iterable[str]) -> Observation:
     return reader.observation()
 
 
-LOG = LogReader(said=ALL, recognises=lambda line: OURS.search(COLOUR.sub("", line)) is not None, read=_read)
+LOG = LogReader(
+    said=ALL,
+    recognises=lambda line: OURS.search(COLOUR.sub("", line)) is not None,
+    read=_read,
+    also=(*patterns_in(globals(), OURS, COLOUR, RANK), CACHE),
+)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from kvlab.core.engine import LogReader
-from kvlab.core.observation import Observation, Said, Seen, read_lines
+from kvlab.core.observation import Observation, Said, Seen, patterns_in, read_lines
 from kvlab.core.units import GIB
 
 _X = r"(\d+(?:\.\d+)?)"
@@ -85,4 +85,9 @@ def _named(of_cache: list[tuple[str | None, Seen]]) -> list[Seen]:
     ]
 
 
-LOG = LogReader(said=_SAID, recognises=lambda line: _OURS.search(line) is not None, read=_read)
+LOG = LogReader(
+    said=_SAID,
+    recognises=lambda line: _OURS.search(line) is not None,
+    read=_read,
+    also=patterns_in(globals(), _OURS),
+)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from kvlab.core.engine import LogReader
-from kvlab.core.observation import Observation, Said, Seen, read_lines
+from kvlab.core.observation import Observation, Said, Seen, patterns_in, read_lines
 from kvlab.core.units import GIB
 
 _N = r"(-?\d[\d,]*)"
@@ -94,4 +94,9 @@ def _add(seen: list[Seen], item: Seen) -> None:
     seen.append(item)
 
 
-LOG = LogReader(said=_SAID, recognises=lambda line: _OURS.search(_COLOUR.sub("", line)) is not None, read=_read)
+LOG = LogReader(
+    said=_SAID,
+    recognises=lambda line: _OURS.search(_COLOUR.sub("", line)) is not None,
+    read=_read,
+    also=patterns_in(globals(), _OURS, _COLOUR),
+)

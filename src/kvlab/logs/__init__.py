@@ -1,0 +1,1 @@
+"""Logs as they come: opened and unpacked, cut into lines, taken out of what collectors wrapped around them."""

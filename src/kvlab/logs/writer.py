@@ -1,0 +1,38 @@
+"""Which engine wrote a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvlab import engines
+from kvlab.logs.text import texts_of
+
+_LOOK_LINES = 2000
+"""Lines among which the first recognisable one must stand."""
+_LOOK_BYTES = 1 << 12
+"""Bytes of each of them that are looked at."""
+
+
+def recognised(head: bytes) -> str | None:
+    """The engine that wrote the first line of `head`, a log's first block, that only one engine writes; None: none."""
+    readers = [(name, engines.log_reader(name).recognises) for name in engines.names()]
+    return next((name for text in _texts(head) for name, recognises in readers if recognises(text)), None)
+
+
+def writers(head: bytes) -> tuple[str, ...]:
+    """Every engine of which a line stands in `head`."""
+    texts = list(_texts(head))
+    return tuple(name for name in engines.names() if any(map(engines.log_reader(name).recognises, texts)))
+
+
+def _texts(head: bytes) -> Iterator[str]:
+    """The engine's own lines; then those whose JSON names the engine's logger beside the line."""
+    raws = [raw[:_LOOK_BYTES] for raw in head.split(b"\n", _LOOK_LINES)[:_LOOK_LINES]]
+    wrapped = []
+    for raw in raws:
+        texts = texts_of(raw)
+        yield from texts
+        whole = raw.decode("utf-8", "replace")
+        if texts != [whole] and "{" in whole:
+            wrapped.append(whole)
+    yield from wrapped
