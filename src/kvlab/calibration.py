@@ -10,8 +10,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kvlab import engines, store
+from kvlab import causes, engines, store
 from kvlab.core.calibration import Calibration, Start
+from kvlab.core.check import Check
 from kvlab.core.errors import BadInput
 from kvlab.core.observation import Observation
 from kvlab.core.plan import Ask, LedgerLine, Plan
@@ -57,12 +58,14 @@ def gpu_name(ask: Ask) -> str:
     return gpus.find(ask.gpu).name
 
 
-def learn(plan: Plan, observation: Observation) -> Start:
+def learn(plan: Plan, observation: Observation, check: Check | None = None) -> Start:
     """Writes what the log of a start of `plan` states to the calibration file, and returns it.
 
-    Raises BadInput when the log states no pool, the plan has no budget to compare it with, or they do not belong
-    together.
+    Raises BadInput when the log states no pool, the plan has no budget to compare it with, they do not belong
+    together, or `check` names a cause that is no overhead: another process, other flags.
     """
+    if check is not None:
+        _refuse_other_causes(check)
     start = _start(plan, observation)
     name = path()
     try:
@@ -73,6 +76,15 @@ def learn(plan: Plan, observation: Observation) -> Start:
     with store.held(name):
         store.write_atomic(name, store.encode(_with(read(), start)))
     return start
+
+
+def _refuse_other_causes(check: Check) -> None:
+    """What another start, or another program, took would be counted as this deployment's overhead."""
+    other = next(
+        (one for one in check.causes if one.certainty != "possible" and not causes.cause(one.code).taught), None
+    )
+    if other is not None:
+        raise BadInput(f"not learned, since the log is not of a start of this plan: {other.text}")
 
 
 def _with(old: Calibration, start: Start) -> Calibration:

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from kvlab import engines, machine
-from kvlab.core.check import Check, compare
+from kvlab.core.check import Check
 from kvlab.core.errors import ServerRefused
 from kvlab.core.judge import judge
 from kvlab.core.measure import MetricSample, PoolUse, RequestRow
@@ -27,6 +27,7 @@ from kvlab.load.runner import run_load
 from kvlab.load.spec import LoadSpec, Progress
 from kvlab.observe import read_log
 from kvlab.preflight import check_settings, room_for_prefix
+from kvlab.reasons import checked
 from kvlab.settings import ORDER, ArmName, OnStep, Settings, Step
 
 
@@ -74,7 +75,7 @@ class Experiment:
         self._tell(f"{label}: starting {engines.engine(self.plans[arm].engine.name).title}", self._number(left[0][0]))
         log = self.lab.path(f"{self._folder(block)}/engine.log")
         with start(self.plans[arm], log) as server:
-            self.lab.once(f"check-{arm}.json", Check, lambda: compare(self.plans[arm], read_log(str(log))))
+            self.lab.once(f"check-{arm}.json", Check, lambda: checked(self.plans[arm], read_log(str(log))))
             for name, step in left:
                 self._tell(f"{label}: {_what(name)}", self._number(name))
                 try:

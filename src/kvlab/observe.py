@@ -12,6 +12,7 @@ from kvlab import engines
 from kvlab.core.engine import LogReader
 from kvlab.core.errors import BadInput
 from kvlab.core.observation import Observation, Seen
+from kvlab.core.stated import Listener, StatedArgs
 from kvlab.logs.scan import Scan
 from kvlab.logs.source import blocks, opened
 from kvlab.logs.text import damaged
@@ -32,12 +33,13 @@ def read_log(path: str, engine: str | None = None) -> Observation:
         name = _recognised(head, path) if engine is None else engine
         if engine is not None:
             _check_engine(head, path, engine)
-        return _read(engines.log_reader(name), chain((head,), pieces))
+        return _read(engines.log_reader(name), engines.stated_args(name), chain((head,), pieces))
 
 
-def _read(reader: LogReader, pieces: Iterable[bytes]) -> Observation:
+def _read(reader: LogReader, stated: StatedArgs, pieces: Iterable[bytes]) -> Observation:
     """The reader is given the lines that may matter to it, and what it read the numbers that they have in the file."""
-    scan = Scan((pattern, None) for pattern in (*(said.pattern for said in reader.said), *reader.also))
+    patterns = (*(said.pattern for said in reader.said), *reader.also, *stated.patterns)
+    scan, settings = Scan((pattern, None) for pattern in patterns), Listener(stated)
     numbers = array("Q")
 
     def lines() -> Iterator[str]:
@@ -45,11 +47,12 @@ def _read(reader: LogReader, pieces: Iterable[bytes]) -> Observation:
             for line in scan.feed(block):
                 if not damaged(line.text):
                     numbers.append(line.number)
+                    settings.look(line.text, line.number)
                     yield line.text + "\n" if line.whole else line.text
 
     observation = reader.read(lines())
     seen = (_renumbered(item, numbers) for item in observation.seen)
-    return msgspec.structs.replace(observation, seen=tuple(seen))
+    return settings.added(msgspec.structs.replace(observation, seen=tuple(seen)))
 
 
 def _renumbered(item: Seen, numbers: array[int]) -> Seen:

@@ -13,7 +13,7 @@ import msgspec
 
 from kvlab import engines, store
 from kvlab.attach import read_server, read_words
-from kvlab.core.check import Check, compare, listing
+from kvlab.core.check import Check, listing
 from kvlab.core.errors import BadInput, EngineFailed, ServerRefused
 from kvlab.core.plan import Plan
 from kvlab.core.units import MIB, gib
@@ -21,6 +21,7 @@ from kvlab.launch import OnLine, Server, start
 from kvlab.load.address import base_url
 from kvlab.observe import read_log
 from kvlab.ports import refuse_taken
+from kvlab.reasons import checked
 
 if TYPE_CHECKING:
     from kvlab.detect import LocalGpu
@@ -117,7 +118,7 @@ def started(
     """
     usual = engines.launcher(plan.engine.name).default_port
     with start(plan, log, port=usual if port is None else port, on_line=on_line) as server:
-        check = compare(plan, read_log(str(log), plan.engine.name))
+        check = checked(plan, read_log(str(log), plan.engine.name))
         yield (
             Serving(url=server.url, engine=plan.engine.name, pid=server.pid, log=str(log), plan=plan, check=check),
             server,
@@ -131,7 +132,7 @@ def attached(url: str, engine: str | None, plan: Plan | None) -> Serving:
     than the plan's.
     """
     seen = read_server(url, engine or (plan.engine.name if plan else None))
-    check = listing(seen) if plan is None else compare(plan, seen)
+    check = listing(seen) if plan is None else checked(plan, seen)
     return Serving(url=base_url(url), engine=seen.engine, pid=None, log=None, plan=plan, check=check)
 
 
