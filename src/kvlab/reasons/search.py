@@ -112,7 +112,7 @@ class Search:
         count = sum(row.verdict == "agrees" for row in self._rows(changes).values())
         what = "that" if len(changes) == 1 else f"those {len(changes)} settings"
         options = " ".join(option(name, value) for name, value in changes.items())
-        self.remarks.append(f"with {what}, all {count} rows agree: plan with {options}")
+        self.remarks.append(f"with {what}, all {count} rows that the log states agree: plan with {options}")
 
     def _reason(self, item: Differing, whole: bool) -> Reason:
         """The rows that would not agree without this setting."""

@@ -60,7 +60,18 @@ def check(value: Check) -> RenderableType:
         return Group(heading(f"What {engine} says"), *_refused(value), body, *_lines(value.rows))
     head: list[RenderableType] = [_check_verdict(value), *_refused(value), note(f"engine: {engine}")]
     remarks = bullets(map(words.plain, value.remarks))
-    return Group(*head, *([remarks] if value.remarks else []), _check_table(value.rows), *_lines(value.rows))
+    head += [*_causes(value), *([remarks] if value.remarks else [])]
+    return Group(*head, _check_table(value.rows), *_lines(value.rows))
+
+
+def _causes(value: Check) -> list[RenderableType]:
+    """What may explain the differences, the surest first."""
+    if not value.causes:
+        return []
+    return [
+        heading("Likely because"),
+        bullets(f"{words.certainty(one)}: {words.plain(one.text)}" for one in value.causes),
+    ]
 
 
 def _refused(value: Check) -> list[RenderableType]:
@@ -114,12 +125,12 @@ def _lines(rows: tuple[CheckRow, ...]) -> list[RenderableType]:
     out: list[RenderableType] = [heading("Read from these lines")] if quoted else []
     for line, names in quoted.items():
         out += [note(", ".join(names) + ":"), indented(line)]
-    reasons = [
-        f"{words.label(row.name)}: {words.plain(row.likely_because)}"
-        for row in rows
-        if row.verdict != "agrees" and row.likely_because
-    ]
-    return [*out, heading("Why"), bullets(reasons)] if reasons else out
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row.verdict != "agrees" and (text := words.why(row)):
+            reasons.setdefault(text, []).append(words.label(row.name))
+    told = [f"{', '.join(names)}: {text}" for text, names in reasons.items()]
+    return [*out, heading("Why"), bullets(told)] if told else out
 
 
 def bench(metrics: Mapping[str, float], pool: PoolUse | None, remarks: Iterable[str] = ()) -> RenderableType:

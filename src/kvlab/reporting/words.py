@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from kvlab.core.check import Check, CheckRow
+from kvlab.core.check import Check, CheckRow, Reason
 from kvlab.core.judge import FULL
 from kvlab.core.performance import USELESS
 from kvlab.core.plan import EngineId
@@ -139,6 +139,9 @@ def times_interval(interval: Interval) -> str:
     return f"{interval.value:.3g}x ({interval.low:.3g}x to {interval.high:.3g}x)"
 
 
+_CERTAINTIES = {"exact": "explains it exactly", "stated": "the log says so", "possible": "possible"}
+
+
 def times(count: float) -> str:
     """How often something fits, "4.10x": cut, not rounded, for 0.999 of a request is no request."""
     return f"{int(count * 100) / 100:,.2f}x"
@@ -152,6 +155,29 @@ def signed(verdict: str) -> str:
 def judged(row: CheckRow) -> str:
     """A row's verdict with its sign; one that only lies within the range of an estimate is no exact match."""
     return "~ in range" if row.verdict == "agrees" and row.ranged else signed(row.verdict)
+
+
+def certainty(reason: Reason) -> str:
+    """How sure a cause is, in words."""
+    return _CERTAINTIES[reason.certainty]
+
+
+def follows(row: CheckRow) -> str:
+    """The lines of the ledger that a difference follows from; empty when nothing traces it."""
+    if not row.follows_from:
+        return ""
+    first, *others = [label(name) for name in row.follows_from]
+    return f"follows from {first}" + (f", and that from {' and '.join(others)}" if others else "")
+
+
+def why(row: CheckRow) -> str:
+    """What a row that does not agree follows from, and why it is likely so."""
+    traced = follows(row)
+    because = plain(row.likely_because or "")
+    if row.verdict != "differs" or not (row.causes or traced):
+        return because
+    told = f"likely because {because}" if row.causes and row.causes[0].certainty != "possible" else because
+    return "; ".join(part for part in (traced, told) if part)
 
 
 def tally(value: Check) -> str:

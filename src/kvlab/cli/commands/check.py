@@ -24,15 +24,20 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep what this start really took for the next plans of the same engine, release and GPU (default: no)",
     )
+    parser.add_argument(
+        "--source",
+        help="the plan's model, to plan again with the log's settings (default: where the plan says that it is)",
+    )
     parser.add_argument("--strict", action="store_true", help="exit 1 when a line differs or no size is confirmed")
 
 
 def _run(options: argparse.Namespace) -> Answer:
     from kvlab.api import check
 
-    if options.strict and options.plan is None:
-        raise BadInput("--strict compares with a plan: give --plan FILE")
-    found = check(options.log, plan=options.plan, engine=options.engine, learn=options.learn)
+    for flag in ("strict", "source"):
+        if getattr(options, flag) and options.plan is None:
+            raise BadInput(f"--{flag} compares with a plan: give --plan FILE")
+    found = check(options.log, plan=options.plan, engine=options.engine, learn=options.learn, source=options.source)
 
     if found.learned is not None:
         from kvlab.calibration import path
@@ -52,4 +57,4 @@ def _run(options: argparse.Namespace) -> Answer:
     return Answer(found, show, exit_code=1 if failed else 0)
 
 
-COMMAND = Command("the engine's own log against the plan: agrees, differs, not seen", _arguments, _run)
+COMMAND = Command("the engine's own log against the plan: agrees, differs and why, not seen", _arguments, _run)
