@@ -11,7 +11,7 @@ SRC = Path(__file__).parents[1] / "src" / "kvlab"
 ORDER = [
     {"core"},
     {"store"},
-    {"facts", "families", "engines", "readers", "traces", "workload", "rules"},
+    {"facts", "families", "engines", "readers", "traces", "workload", "rules", "causes"},
     {
         "options",
         "machine",
@@ -27,12 +27,16 @@ ORDER = [
         "kinds",
         "tables",
         "supervisor",
+        "recordings",
     },
     {"speed", "calibration", "observe"},
-    {"ranges"},
+    {"ranges", "tiering"},
     {"planning", "launch", "load", "symptoms"},
-    {"attach", "sizing", "deploy", "flagcheck"},
-    {"grid"},
+    {"reasons"},
+    {"breakers"},
+    {"attach", "sizing", "deploy", "flagcheck", "rightsize"},
+    {"grid", "polling"},
+    {"diagnosing"},
     {"asked"},
     {"prompts", "answers", "sharing", "lab", "settings"},
     {"preflight", "serving"},
@@ -41,7 +45,7 @@ ORDER = [
     {"api"},
     {"cli"},
 ]
-VARIANTS = ("engines", "families", "readers", "rules")
+VARIANTS = ("diagnoses", "engines", "families", "readers", "recordings", "rules")
 FILES = sorted(SRC.rglob("*.py"))
 
 

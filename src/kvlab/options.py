@@ -41,6 +41,11 @@ class PlanOptions(TypedDict, total=False):
     calibration: bool
     share_gib: float
     share_fraction: float
+    offload: str
+    offload_gib: float
+    offload_disk_gib: float
+    offload_dir: str
+    host_gib: float
     only: str
     prices: Mapping[str, float]
     limit: int
@@ -55,4 +60,18 @@ class TrafficOptions(TypedDict, total=False):
     capacities: tuple[int, ...]
     last_half: bool
     bytes_per_token: int | None
+    tokenizer: str | None
+    estimate_tokens: bool
+    block_size: int
     context: int | None
+
+
+class DiagnoseOptions(TypedDict, total=False):
+    """The options of `kvlab diagnose`: see `kvlab.diagnosing.Asked`."""
+
+    seconds: float | None
+    engine: str | None
+    ttft_seconds: float
+    tpot_seconds: float
+    traffic: str | None
+    save: str | None

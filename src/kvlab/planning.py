@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from kvlab import calibration, engines, overhead, ranges, tables
+from kvlab import calibration, engines, overhead, ranges, tables, tiering
 from kvlab.core import budget
 from kvlab.core.engine import Carved, Deployment, Gpu, Planner
 from kvlab.core.model import Doubt, Origin, Weights
@@ -49,6 +49,7 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
     prepared, carved, usual = _carved(loaded, ask)
     planner, deployment, ask = prepared.planner, prepared.deployment, prepared.deployment.ask
     ends = _ends(prepared)
+    below = tiering.tiered(deployment, carved, prepared.ledger)
     stranger = _stranger(prepared, identity.title)
     dtypes = _offered(prepared, carved.kv.dtype, known=stranger is None)
     alternatives = tuple(found for dtype in dtypes if (found := tables.alternative(planner, deployment, carved, dtype)))
@@ -72,19 +73,22 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
         contexts=tuple(tables.contexts(planner, deployment, carved, dtypes)),
         verdict=judge(deployment, carved, alternatives, around),
         launch=_launch(deployment, carved, loaded.origin, source),
-        expects=ranges.expects(prepared.pool, carved, ends),
+        expects=(*ranges.expects(prepared.pool, carved, ends), *below.expects),
         doubts=(
             *([stranger] if stranger is not None else []),
             *loaded.doubts,
             *carved.doubts,
             *prepared.doubts,
             *ranges.doubt(prepared.pool, carved, ends, ask, _most(prepared)),
+            *below.doubts,
         ),
         ask=ask,
         longest_context=_longest(prepared, carved, dtypes),
         speed=_speed(loaded, prepared, carved),
         capacity_low=ends[0].capacity if ends else None,
         capacity_high=ends[1].capacity if ends else None,
+        tiers=below.tiers,
+        host=below.needs,
     )
 
 
@@ -142,6 +146,7 @@ def prepare(loaded: Loaded, ask: Ask, gpu: Gpu | None = None, planner: Planner |
     """
     planner = planner or engines.planner(ask.engine)
     ask = settled(ask, planner)
+    tiering.check(ask)
     gpu = gpu or _gpu(ask)
     ask = beside_others(ask, gpu, planner)
     before = Deployment(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from kvlab.cli.command import count, positive, tokens
+from kvlab.cli.offload import add_offload
 from kvlab.core.errors import BadInput
 from kvlab.core.plan import Ask
 
@@ -17,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_where(parser)
     _add_cache(parser)
     _add_memory(parser)
+    add_offload(parser)
     _add_llama(parser)
     parser.add_argument(
         "--engine-arg",

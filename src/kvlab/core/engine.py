@@ -17,6 +17,7 @@ from kvlab.core.scrape import Reading, believed
 from kvlab.core.series import Names, Series, by_pool
 from kvlab.core.stated import StatedArgs
 from kvlab.core.taken import Taken
+from kvlab.core.tiers import Tier
 
 ShareOf = Literal["all", "free"]
 """What the share of a GPU's memory is of: "all" that it has, or what is "free" once weights and overhead are loaded."""
@@ -119,6 +120,29 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
     """What `default_util` and `--util` are a share of."""
     most_share: float | None = 0.95
     """As in Deployment. SGLang's share leaves out activations and CUDA graphs, so its default is already the most."""
+
+
+class Tiered(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine's tiers hold, what the machine must have for them, and what the log will say of them."""
+
+    tiers: tuple[Tier, ...] = ()
+    needs: tuple[LedgerLine, ...] = ()
+    """What is taken of the machine's memory, as positive amounts for the whole server."""
+    expects: tuple[Expected, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+
+
+class Offloading(msgspec.Struct, frozen=True, kw_only=True):
+    """tiers.py: the tiers below the GPU's cache that an engine has, by the word that `--offload` takes."""
+
+    kinds: Mapping[str, str]
+    """Kind -> what it is, in a few words; empty when the engine has none that is known."""
+    tiers: Callable[[Deployment, Carved], Tiered]
+    """The tiers of a deployment, also those that the engine makes unasked. Raises BadInput for what it refuses."""
+    disk: tuple[str, ...] = ()
+    """Kinds with a disk below the machine's memory."""
+    unsized: tuple[str, ...] = ()
+    """Kinds whose size the engine chooses itself when none is given."""
 
 
 class Launcher(msgspec.Struct, frozen=True, kw_only=True):
@@ -260,4 +284,4 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """The flag that names the cache dtype, for advice."""
 
 
-Part = Engine | Planner | Launcher | LogReader | MetricMap | Failures | TokenPart | StatedArgs
+Part = Engine | Planner | Launcher | LogReader | MetricMap | Failures | TokenPart | StatedArgs | Offloading

@@ -9,6 +9,7 @@ import msgspec
 from kvlab.core.model import Doubt, Kind, Origin
 from kvlab.core.sizing import Candidates, LongestContext, MatrixLine
 from kvlab.core.speed import Speed
+from kvlab.core.tiers import Tier
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +50,16 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """Memory of each GPU that other programs hold: a second engine, a trainer."""
     share_fraction: float | None = None
     """The same as a share of the GPU's memory; both add up."""
+    offload: str | None = None
+    """The kind of tier below the GPU's cache, in kvlab's word for it (native, lmcache, hicache, ...)."""
+    offload_gib: float | None = None
+    """Host memory of that tier for the whole server, all ranks and replicas together."""
+    offload_disk_gib: float | None = None
+    """Disk of that tier for the whole server."""
+    offload_dir: str | None = None
+    """The folder of the disk tier."""
+    host_gib: float | None = None
+    """Memory of the machine that the server may use."""
 
     any_engine: bool = False
     """Whether no engine was named: a GGUF file then goes to llama.cpp, everything else to `engine`."""
@@ -223,3 +234,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The same at its high end."""
     pareto: Candidates | None = None
     """Rows that no other row beats in concurrency, context, price (or memory) and cache dtype at once."""
+    tiers: tuple[Tier, ...] = ()
+    """The tiers below the GPU's cache, the fastest first."""
+    host: tuple[LedgerLine, ...] = ()
+    """The machine's own memory: what the server needs of it beside its processes, their sum ("host_needed"), and, where
+    it is known, what the machine has ("host_memory") and what that leaves ("host_left")."""

@@ -15,6 +15,7 @@ from kvlab.core.engine import (
     LogReader,
     MetricMap,
     NoTokenApi,
+    Offloading,
     Part,
     Planner,
     TokenApi,
@@ -86,6 +87,11 @@ def failures(name: str) -> Failures:
 def stated_args(name: str) -> StatedArgs:
     """The settings that the engine's log states."""
     return _part(name, "stated_args", StatedArgs)
+
+
+def offloading(name: str) -> Offloading:
+    """The tiers below the GPU's cache that the engine has."""
+    return _part(name, "tiers", Offloading)
 
 
 def token_api(name: str) -> TokenApi:

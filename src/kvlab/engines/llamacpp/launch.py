@@ -8,6 +8,7 @@ import sys
 from kvlab.core.engine import Carved, Deployment, Launcher
 from kvlab.core.plan import Ask, Flag, Launch
 from kvlab.engines._llama.cells import AUTO_SLOTS, UBATCH
+from kvlab.engines.llamacpp.tiers import flags as offload_flags
 
 EMBEDDED = "embedded"
 """`--engine-arg embedded=true`: use the xllamacpp wheel even when a llama-server is on PATH."""
@@ -49,6 +50,7 @@ def _command(deployment: Deployment, carved: Carved, source: str) -> Launch:
         )
     if ask.prefix_caching is False:
         flags.append(Flag("--no-cache-prompt", None, "every prompt is read in full: shared prefixes are paid again"))
+    flags += offload_flags(ask)
     flags += [_passed_on(name, value) for name, value in ask.engine_args if name != EMBEDDED]
     return Launch(argv=("llama-server", *_words(flags)), flags=tuple(flags))
 

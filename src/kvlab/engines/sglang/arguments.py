@@ -19,6 +19,10 @@ _OWN_OPTION = {
     "ep": "--ep",
     "ep-size": "--ep",
     "expert-parallel-size": "--ep",
+    "enable-hierarchical-cache": "--offload hicache",
+    "hicache-size": "--offload hicache --offload-gib",
+    "enable-lmcache": "--offload lmcache",
+    "lmcache-config-file": "--offload lmcache",
 }
 _CHOSEN = ("host", "port")
 """kvlab serves on loopback, at a port that it finds free."""

@@ -10,6 +10,8 @@ from kvlab.core.plan import Ask, Flag, Launch
 from kvlab.engines.sglang.arguments import FRACTION
 from kvlab.engines.sglang.dtypes import accepted
 from kvlab.engines.sglang.pools import pooled, sized
+from kvlab.engines.sglang.tiers import completed
+from kvlab.engines.sglang.tiers import flags as offload_flags
 from kvlab.engines.sglang.versions import release
 
 _PORT = 30000
@@ -23,10 +25,12 @@ def _command(deployment: Deployment, carved: Carved, source: str) -> Launch:
         *_memory(deployment, carved),
         *_parallel(deployment.ask),
         *_scheduler(deployment.ask),
+        *offload_flags(deployment.ask),
     ]
     pinned = {flag.flag for flag in flags}
     flags += [flag for name, value in deployment.ask.engine_args if (flag := passed_on(name, value)).flag not in pinned]
-    return Launch(argv=("python", "-m", _MODULE, *words(flags)), flags=tuple(flags))
+    launch = Launch(argv=("python", "-m", _MODULE, *words(flags)), flags=tuple(flags))
+    return completed(launch, deployment.ask)
 
 
 def _network() -> list[Flag]:

@@ -10,6 +10,7 @@ from kvlab.core.plan import Ask, Flag, Launch
 from kvlab.engines.tensorrt_llm.arguments import flag_name, in_file
 from kvlab.engines.tensorrt_llm.capacity import FRACTION
 from kvlab.engines.tensorrt_llm.dtypes import setting
+from kvlab.engines.tensorrt_llm.tiers import flags as offload_flags
 
 CONFIG_FILE = "trtllm_config.yaml"
 _CACHE = "kv_cache_config."
@@ -17,7 +18,7 @@ _CACHE = "kv_cache_config."
 
 def _command(deployment: Deployment, carved: Carved, source: str) -> Launch:
     ask = deployment.ask
-    settings = [*_cache(deployment, carved), *_watched()]
+    settings = [*_cache(deployment, carved), *offload_flags(ask), *_watched()]
     settings += [_setting(flag_name(name), value) for name, value in ask.engine_args if in_file(name)]
     flags = [*_network(), *_limits(ask, carved), *_parallel(ask)]
     flags += [passed_on(flag_name(name), value) for name, value in ask.engine_args if not in_file(name)]

@@ -22,6 +22,7 @@ _OWN_OPTION = {
     "data-parallel-size": "--dp",
     "decode-context-parallel-size": "--dcp",
     "mamba-cache-mode": "--mamba-cache-mode",
+    "kv-offloading-size": "--offload native --offload-gib",
     **{short: f"--{short}" for short in ("tp", "pp", "dp", "dcp")},
 }
 _CHOSEN = ("host", "port")

@@ -12,6 +12,7 @@ from kvlab.core.model import Model
 from kvlab.core.plan import Ask
 from kvlab.core.units import ceil_div, round_up
 from kvlab.engines.vllm.arguments import check_arguments
+from kvlab.engines.vllm.connectors import turns_manager_off
 from kvlab.engines.vllm.defaults import batched_tokens
 from kvlab.engines.vllm.drafts import NONE, drafting
 from kvlab.engines.vllm.dtypes import (
@@ -191,10 +192,12 @@ def _by_format(
 
 
 def hybrid_off(ask: Ask, layout: Layout) -> bool:
-    """Whether vLLM's hybrid cache manager is off: asked for, or the default with chunked attention before 0.14."""
+    """Whether vLLM's hybrid cache manager is off: asked for, by a connector, or with chunked attention before 0.14."""
     asked = ask.arg("disable-hybrid-kv-cache-manager")
     if asked is not None:
         return switched_on(asked)
+    if turns_manager_off(ask) is not None:
+        return True
     return any(layout.only("chunked")) and release(ask) < (0, 14, 0)
 
 

@@ -10,6 +10,8 @@ from kvlab.core.plan import Ask, Flag, Launch
 from kvlab.core.units import GIB
 from kvlab.engines.vllm.capacity import PLANNER as _PLANNER
 from kvlab.engines.vllm.defaults import batched_tokens, sequences
+from kvlab.engines.vllm.offload import completed
+from kvlab.engines.vllm.offload import flags as offload_flags
 from kvlab.engines.vllm.platform import on_cpu
 
 CONFIG_FILE = "vllm_config.yaml"
@@ -19,13 +21,15 @@ _PORT = 8000
 def _command(deployment: Deployment, carved: Carved, source: str) -> Launch:
     model = source
     flags = [*_network(), *_memory(deployment, carved), *_parallel(deployment.ask), *_scheduler(deployment, carved)]
+    flags += offload_flags(deployment.ask)
     flags += [_passed_on(name, value) for name, value in deployment.ask.engine_args]
-    return Launch(
+    launch = Launch(
         argv=("vllm", "serve", model, *words(flags)),
         env=_environment(deployment),
         files={CONFIG_FILE: _config(model, flags)},
         flags=tuple(flags),
     )
+    return completed(launch, deployment)
 
 
 def _network() -> list[Flag]:

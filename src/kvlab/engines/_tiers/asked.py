@@ -1,0 +1,57 @@
+"""A request for a tier in bytes: of one replica and of one rank, before an engine rounds it to what it can say."""
+
+from __future__ import annotations
+
+from kvlab.core.errors import BadInput
+from kvlab.core.plan import Ask, Expected, LedgerLine
+from kvlab.core.units import GIB
+
+FOLDER = "kv-offload"
+"""Where a disk tier lies unless `--offload-dir` says otherwise: beside the launch script."""
+
+
+def ranks(ask: Ask) -> int:
+    """Ranks of one replica, each with keys and values of its own."""
+    return (ask.tp or 1) * ask.pp
+
+
+def host_gib(ask: Ask) -> float:
+    """Host memory of one replica's tier in GiB. Raises BadInput when no size was given."""
+    if ask.offload_gib is None:
+        raise BadInput(f"--offload {ask.offload} needs a size: give --offload-gib X, host memory for the whole server")
+    return ask.offload_gib / ask.dp
+
+
+def disk_gib(ask: Ask) -> float:
+    """Disk of one replica's tier in GiB; 0 without one."""
+    return (ask.offload_disk_gib or 0) / ask.dp
+
+
+def folder(ask: Ask) -> str:
+    """The folder of the disk tier."""
+    return ask.offload_dir or FOLDER
+
+
+def whole(size: int, ask: Ask) -> str:
+    """How a size of one replica becomes the server's, in words; "" with one replica."""
+    return f", for each of {ask.dp} replicas" if ask.dp > 1 else ""
+
+
+def need(name: str, size: int, because: str) -> LedgerLine:
+    """A computed amount of the machine's memory."""
+    return LedgerLine(name=name, bytes=size, kind="computed", low=size, high=size, because=because)
+
+
+def exactly(name: str, value: float, unit: str, tolerance: float, because: str) -> Expected:
+    """A number of the tier that the log states."""
+    return Expected(name=name, value=value, unit=unit, kind="computed", tolerance=tolerance, because=because)
+
+
+def requests(tokens: int | None, context: int) -> float | None:
+    """Requests of `context` tokens in a tier of `tokens`."""
+    return None if tokens is None else tokens / context
+
+
+def printed_gib(decimals: int = 2) -> float:
+    """Half of the last digit of a size printed in GiB."""
+    return 0.5 * 10.0**-decimals * GIB
