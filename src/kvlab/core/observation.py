@@ -12,6 +12,9 @@ _MOST = 1 << 60
 LONG_LINE = 400
 """Characters of a line that are shown whole."""
 _AROUND = 80
+_AFTER = re.compile(r"[\s,;:)\]}>|/\"'\\]|\.?(?:\s|$)")
+"""What may stand after a value that ends its pattern."""
+_GROUPED = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,24 +106,35 @@ def excerpt(line: str, match: re.Match[str]) -> str:
 
 
 def read_lines(lines: Iterable[str], said: tuple[Said, ...]) -> list[Seen]:
-    """Every statement in `lines` that a pattern of `said` matches, in order, with its line number from 1."""
+    """Every statement in `lines` that a pattern of `said` matches, in order, with its line number from 1.
+
+    A line may hold several: two ranks that write at once put their records into one.
+    """
     found = []
     for number, line in enumerate(lines, 1):
         for item in said:
-            if match := item.pattern.search(line):
-                text = match.group(1).replace(",", "")
+            for match in item.pattern.finditer(line):
+                text = match.group(1).rstrip(",")
                 value = text if item.unit == "word" else _amount(text, item.scale)
-                if value is not None:
+                if value is not None and _ends(line, match):
                     said_in = excerpt(line, match)
                     seen = Seen(name=item.name, value=value, unit=item.unit, line=said_in, line_number=number)
                     found.append(seen)
     return found
 
 
+def _ends(line: str, match: re.Match[str]) -> bool:
+    """Whether the value ends where the pattern left it; another rank's record may begin in the middle of a number."""
+    end = match.end(1)
+    return end < match.end() or _AFTER.match(line, end) is not None
+
+
 def _amount(text: str, scale: float) -> float | None:
-    """The number in the unit; None for what is none ("1.2.3") or more than any machine holds: it was not seen."""
+    """The number in the unit; None for what is none ("1.2.3", "55,3") or beyond any machine: it was not seen."""
+    if "," in text and _GROUPED.fullmatch(text) is None:
+        return None
     try:
-        amount = float(text) * scale
+        amount = float(text.replace(",", "")) * scale
     except ValueError:
         return None
     return amount if abs(amount) <= _MOST else None
