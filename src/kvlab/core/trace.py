@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     Ids = NDArray[np.int32] | NDArray[np.int64]
 
 
+Counted = Literal["log", "tokenizer", "estimate"]
+"""Who counted the prompt tokens: the log's writer, the model's tokenizer, or a rule of thumb."""
+COUNTED: tuple[Counted, ...] = ("log", "tokenizer", "estimate")
+"""The same, the least sure one last."""
 MOST_SHOWN = 5
 """Rows that were left out and are named; the others are counted."""
 
@@ -66,6 +70,52 @@ class Trace(NamedTuple):
     clock_jumps: int = 0
     """Rows whose time lies before that of the row above."""
     doubts: tuple[Doubt, ...] = ()
+    counted: Counted = "log"
+
+
+class Reading(NamedTuple):
+    """How the text of a request log becomes tokens, and tokens become blocks; logs of ids and lengths need none."""
+
+    tokenizer: str | None = None
+    """tokenizer.json, a folder with one, a GGUF file, or a model on the Hub."""
+    estimate: bool = False
+    """Count four bytes as a token where there is no tokenizer."""
+    block_size: int = 16
+    """Tokens of a block; what the last block lacks is not cached (as vLLM does)."""
+    salt: bytes = b""
+    """Goes into every hash, so that a block's id tells nothing of its text to anyone who has not the salt."""
+    processes: int = 0
+    """Processes that read a large log; 0: one a CPU."""
+
+
+class Logged(NamedTuple):
+    """One request as a log states it. It holds text: it never leaves the process that read it."""
+
+    where: str
+    time: float | None = None
+    """Seconds on the log's clock."""
+    messages: list[dict[str, object]] | None = None
+    tools: list[dict[str, object]] | None = None
+    prompt: str | None = None
+    ids: list[int] | None = None
+    """The prompt as the engine saw it."""
+    prompt_tokens: int | None = None
+    answer: str | None = None
+    answer_tokens: int | None = None
+
+
+class Unusable(Exception):
+    """A row of a log that cannot be used; the message says why, without its text."""
+
+
+class TextFormat(NamedTuple):
+    """A log of requests with their text or token ids."""
+
+    name: str
+    raw: Callable[[Path], Iterator[tuple[str, object]]]
+    """(where, the row as it stands); an Unusable stands for a row that is none."""
+    requests: Callable[[str, object], list[Logged]]
+    """Raises Unusable."""
 
 
 class TraceReader(NamedTuple):
@@ -73,6 +123,9 @@ class TraceReader(NamedTuple):
 
     title: str
     recognises: Callable[[str], bool]
-    """Whether a file that begins with this text (its first line, at most 64 KiB of it) has the format."""
-    read: Callable[[Path], Trace]
+    """Whether a file that begins with this text (at most 64 KiB, from its first line that is not empty) has the format.
+    """
+    read: Callable[[Path, Reading], Trace]
     """Raises BadInput when no row of the file can be used."""
+    text: TextFormat | None = None
+    """The requests themselves, where the format holds them."""

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from kvlab.core.model import Doubt
-from kvlab.core.trace import LeftOutRows
+from kvlab.core.trace import Counted, LeftOutRows
 
 
 class Lengths(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,4 +103,6 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     paging: tuple[PagingLine, ...]
     moves: tuple[TrafficMove, ...]
     left_out: LeftOutRows
+    counted: Counted = "log"
+    """Who counted the prompt tokens; an estimate is a rule of thumb (4 bytes of text a token)."""
     doubts: tuple[Doubt, ...] = ()

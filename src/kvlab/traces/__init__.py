@@ -9,10 +9,19 @@ from importlib import import_module
 from pathlib import Path
 
 from kvlab.core.errors import BadInput, shortened
-from kvlab.core.trace import Trace, TraceReader
+from kvlab.core.trace import Reading, Trace, TraceReader
 from kvlab.traces._lines import lines
 
 _LOOK = 1 << 16
+_LARGEST = 1 << 20
+_AS_IT_IS = Reading()
+
+
+def reading(tokenizer: str | None, estimate: bool, block_size: int) -> Reading:
+    """How the logs of one run are read, with a salt that no other run has. Raises BadInput for a block size."""
+    if not 1 <= block_size <= _LARGEST:
+        raise BadInput(f"--block-size {block_size} must be from 1 to {_LARGEST:,} tokens")
+    return Reading(tokenizer, estimate and tokenizer is None, block_size, os.urandom(16))
 
 
 @cache
@@ -44,29 +53,39 @@ def named(files: Sequence[object]) -> list[Path]:
     return paths
 
 
-def read(path: Path, form: str | None = None) -> Trace:
+def read(path: Path, form: str | None = None, reading: Reading = _AS_IT_IS) -> Trace:
     """Reads a trace of any known format, plain, .gz or .zst; `form` names the format where its lines do not tell.
 
     Raises BadInput in one line for a file that is missing, of no known format, or without a row that can be used.
     """
+    return reader(path, form).read(path, reading)
+
+
+def reader(path: Path, form: str | None = None) -> TraceReader:
+    """The reader of that name, or the one that the file's content tells. Raises BadInput when there is none."""
     from kvlab.core.errors import nearest
 
     if form is not None:
         if form not in readers():
             raise BadInput(f"no trace format {shortened(str(form))!r}; {nearest(str(form), readers())}")
-        return readers()[form].read(path)
+        return readers()[form]
     head = _head(path)
     if not head.strip():
         raise BadInput(f"{path} is empty; give a trace with a row a request")
-    found = next((reader for reader in readers().values() if reader.recognises(head)), None)
+    found = next((value for value in readers().values() if value.recognises(head)), None)
     if found is None:
-        known = ", ".join(reader.title for reader in readers().values())
+        known = ", ".join(value.title for value in readers().values())
         raise BadInput(f"{path} is no trace that kvlab reads ({known}); it begins {shortened(head.strip(), 80)!r}")
-    return found.read(path)
+    return found
 
 
 def _head(path: Path) -> str:
+    found: list[bytes] = []
+    left = _LOOK
     for _, line in lines(path, _LOOK):
-        if line.strip():
-            return line.decode("utf-8", "replace").removeprefix("\ufeff")
-    return ""
+        if found or line.strip():
+            found.append(line)
+            left -= len(line)
+        if left <= 0:
+            break
+    return b"\n".join(found)[:_LOOK].decode("utf-8", "replace").removeprefix("\ufeff")

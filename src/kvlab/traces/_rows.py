@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,8 +29,23 @@ _BOM = b"\xef\xbb\xbf"
 
 Length = Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)]
 """Tokens of a prompt or an answer."""
-Moment = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
+Moment = Annotated[float, msgspec.Meta(ge=-1e19, le=1e19)]
 """A time: nanoseconds since 1970 fit into it."""
+
+
+_KEY = re.compile(r'"([\w@.-]{1,40})"\s*:')
+
+
+def keys(head: str) -> set[str]:
+    """Keys of the JSON object in the first line; of all depths where the line is longer than what was read of it."""
+    line = head.lstrip().partition("\n")[0]
+    if not line.startswith("{"):
+        return set()
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return set(_KEY.findall(line))
+    return set(row) if isinstance(row, dict) else set()
 
 
 class Rows:

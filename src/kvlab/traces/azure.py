@@ -8,5 +8,5 @@ from kvlab.traces import _csv
 READER = TraceReader(
     "Azure CSV",
     lambda head: {"TIMESTAMP", "ContextTokens", "GeneratedTokens"} <= _csv.header(head),
-    lambda path: _csv.read(path, "azure", inputs="ContextTokens", outputs="GeneratedTokens", time="TIMESTAMP"),
+    lambda path, _: _csv.read(path, "azure", inputs="ContextTokens", outputs="GeneratedTokens", time="TIMESTAMP"),
 )

@@ -8,5 +8,5 @@ from kvlab.traces import _csv
 READER = TraceReader(
     "BurstGPT CSV",
     lambda head: {"Timestamp", "Request tokens", "Response tokens"} <= _csv.header(head),
-    lambda path: _csv.read(path, "burstgpt", inputs="Request tokens", outputs="Response tokens", time="Timestamp"),
+    lambda path, _: _csv.read(path, "burstgpt", inputs="Request tokens", outputs="Response tokens", time="Timestamp"),
 )

@@ -7,7 +7,6 @@ stands for its block and all before it. Neither file states its block size: it i
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -15,8 +14,8 @@ import msgspec
 
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
-from kvlab.core.trace import MOST_SHOWN, BadRow, LeftOutRows, Trace, TraceReader
-from kvlab.traces._rows import MOST_BLOCKS, Length, Moment, Rows, blocks_of, json_rows
+from kvlab.core.trace import MOST_SHOWN, BadRow, LeftOutRows, Reading, Trace, TraceReader
+from kvlab.traces._rows import MOST_BLOCKS, Length, Moment, Rows, blocks_of, json_rows, keys
 
 _NEARLY_ALL = 0.99
 _SIZES = (512, 16, 1, 2, 4, 8, 32, 64, 128, 256, 1024)
@@ -32,14 +31,10 @@ class _Row(msgspec.Struct):
 
 
 def _recognises(head: str) -> bool:
-    try:
-        row = json.loads(head)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(row, dict) and {"hash_ids", "input_length", "timestamp"} <= row.keys()
+    return {"hash_ids", "input_length", "timestamp"} <= keys(head)
 
 
-def _read(path: Path) -> Trace:
+def _read(path: Path, _: Reading) -> Trace:
     rows = Rows(path)
     ids: list[int] = []
     counts: list[int] = []

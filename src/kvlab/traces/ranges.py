@@ -6,7 +6,6 @@ last], ...]}. Ids are a session's own; full blocks only. All sessions are taken 
 
 from __future__ import annotations
 
-import json
 from array import array
 from itertools import pairwise
 from pathlib import Path
@@ -15,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from kvlab.core.errors import BadInput
-from kvlab.core.trace import Blocks, Trace, TraceReader
-from kvlab.traces._rows import MOST_BLOCKS, Length, Moment, Rows, json_rows
+from kvlab.core.trace import Blocks, Reading, Trace, TraceReader
+from kvlab.traces._rows import MOST_BLOCKS, Length, Moment, Rows, json_rows, keys
 
 if TYPE_CHECKING:
     from kvlab.core.trace import Ints
@@ -36,14 +35,11 @@ class _Row(msgspec.Struct):
 
 
 def _recognises(head: str) -> bool:
-    try:
-        row = json.loads(head)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(row, dict) and ({"trace", "header", "block_size"} <= row.keys() or {"trace", "r"} <= row.keys())
+    found = keys(head)
+    return {"trace", "header", "block_size"} <= found or {"trace", "r"} <= found
 
 
-def _read(path: Path) -> Trace:
+def _read(path: Path, _: Reading) -> Trace:
     import numpy as np
 
     rows, sizes = Rows(path), set()

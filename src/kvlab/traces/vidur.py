@@ -8,5 +8,5 @@ from kvlab.traces import _csv
 READER = TraceReader(
     "Vidur CSV",
     lambda head: {"num_prefill_tokens", "num_decode_tokens"} <= _csv.header(head),
-    lambda path: _csv.read(path, "vidur", inputs="num_prefill_tokens", outputs="num_decode_tokens", time=None),
+    lambda path, _: _csv.read(path, "vidur", inputs="num_prefill_tokens", outputs="num_decode_tokens", time=None),
 )

@@ -29,6 +29,12 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
     """Measure reuse on the second half of the requests, with a cache that the first half has warmed."""
     bytes_per_token: int | None = None
     """Cache bytes of a token on one GPU, to give capacities in bytes."""
+    tokenizer: str | None = None
+    """tokenizer.json, its folder, a GGUF file or a Hub model, for logs that hold text."""
+    estimate_tokens: bool = False
+    """Without a tokenizer, count four bytes of text as a token."""
+    block_size: int = 16
+    """Tokens of a block, for logs that hold text or token ids."""
     context: int | None = None
     """The longest request that would be reserved for, in the paging table; None: the next power of two."""
 
@@ -72,6 +78,7 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions) -> Traffic:
         paging=() if answers is None else paging(prompts, answers, total, longest),
         moves=moves(lengths(prompts), recommended, found),
         left_out=trace.left_out,
+        counted=trace.counted,
         doubts=tuple(_doubts(trace)),
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvlab.core.errors import BadInput
-from kvlab.core.trace import MOST_SHOWN, Blocks, LeftOutRows, Trace
+from kvlab.core.trace import COUNTED, MOST_SHOWN, Blocks, LeftOutRows, Trace
 
 T = TypeVar("T", bound=np.generic)
 
@@ -34,6 +34,7 @@ def merged(traces: Sequence[Trace]) -> Trace:
             first=tuple(row for trace in traces for row in trace.left_out.first)[:MOST_SHOWN],
         ),
         clock_jumps=sum(trace.clock_jumps for trace in traces),
+        counted=max((trace.counted for trace in traces), key=COUNTED.index),
         doubts=tuple(dict.fromkeys(doubt for trace in traces for doubt in trace.doubts)),
     )
     return joined if order is None else _ordered(joined, order)

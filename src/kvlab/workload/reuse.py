@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 _POINTS = 40
 _SPARSE = 8
 """Ids a reference from which numbering them through costs less than a table of all of them."""
+_PARTIAL = "its last, partial block counts as a block, and as its own tokens"
+_WHOLE = "only whole blocks are cached, the tokens after them always miss"
 DEFINITION = (
-    "a request hits the longest leading run of its blocks that the cache held before it came; its last, partial block"
-    " counts as a block, and as its own tokens; its blocks then count as used, the first one last (the tail goes first,"
-    " as vLLM and SGLang evict); no time passes, nothing is pinned, answers are not cached"
+    "a request hits the longest leading run of its blocks that the cache held before it came; {partial}; its blocks"
+    " then count as used, the first one last (the tail goes first, as vLLM and SGLang evict); no time passes, nothing"
+    " is pinned, answers are not cached"
 )
 
 
@@ -76,7 +78,7 @@ def reuse(blocks: Blocks, window: Window, capacities: Sequence[int], bytes_per_t
         tokens=all_tokens,
         ideal=ideal,
         curve=curve,
-        definition=DEFINITION,
+        definition=DEFINITION.format(partial=_PARTIAL if blocks.last_short.any() else _WHOLE),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kvlab.cli.command import Answer, Command, positive, tokens
+from kvlab.cli.command import Answer, Command, count, positive, tokens
 from kvlab.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -14,9 +14,19 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", nargs="+", help="traces: Mooncake or Bailian JSON lines, Azure or BurstGPT CSV, .gz, .zst"
+        "file",
+        nargs="+",
+        help="traces and logs, plain, .gz or .zst: OpenAI-style requests (JSON lines), gateway CSV, vLLM's log, LMCache"
+        " lookups, AIPerf, guidellm, Mooncake, Bailian, Azure, BurstGPT, Parquet",
     )
     parser.add_argument("--format", help="the format (default: as the lines tell)")
+    parser.add_argument(
+        "--tokenizer", metavar="PATH|ID", help="of the model, for logs with text: tokenizer.json, folder, GGUF, Hub id"
+    )
+    parser.add_argument("--estimate-tokens", action="store_true", help="without one, take 4 bytes of text for a token")
+    parser.add_argument(
+        "--block-size", type=count, default=16, help="tokens a block, for logs with text or ids (default: 16)"
+    )
     parser.add_argument("--percentile", type=positive, default=99.0, help="for the context limit (default: 99)")
     parser.add_argument("--capacity", metavar="N,N", help="cache sizes in blocks to add to the curve (default: none)")
     parser.add_argument("--last-half", action="store_true", help="measure reuse on the second half of the requests")
@@ -41,6 +51,9 @@ def _run(options: argparse.Namespace) -> Answer:
         percentile=options.percentile,
         capacities=_capacities(options.capacity),
         last_half=options.last_half,
+        tokenizer=options.tokenizer,
+        estimate_tokens=options.estimate_tokens,
+        block_size=options.block_size,
         context=options.context,
         bytes_per_token=_bytes_per_token(options),
     )
