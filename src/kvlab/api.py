@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from kvlab.core.check import Check
     from kvlab.core.comparison import Compare
+    from kvlab.core.diagnosis import Diagnosis
     from kvlab.core.engine import Gpu
     from kvlab.core.observation import Observation
     from kvlab.core.quality import Prefix, Quality
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from kvlab.core.traffic import Traffic
     from kvlab.load.bench import BenchResult, BenchSpec
     from kvlab.load.spec import OnProgress
-    from kvlab.options import PlanOptions, TrafficOptions
+    from kvlab.options import DiagnoseOptions, PlanOptions, TrafficOptions
     from kvlab.settings import ArmName, OnStep, Settings
 
     OnCount = Callable[[int, int], None]
@@ -140,6 +141,26 @@ def explain(log: str | PathLike[str], *, engine: str | None = None) -> Explain:
     from kvlab.symptoms import explain as run
 
     return run(place(log, "log"), engine)
+
+
+def diagnose(
+    *sources: str | PathLike[str],
+    plan: str | PathLike[str] | Plan | None = None,
+    on_count: OnCount | None = None,
+    **asked: Unpack[DiagnoseOptions],
+) -> Diagnosis:
+    """What a server at work is short of: from its URL, from two scrapes, or from a saved series.
+
+    Raises BadInput for a file that holds no scrape, ServerRefused for a server that does not answer.
+    """
+    from kvlab.diagnosing import Asked
+    from kvlab.diagnosing import diagnose as run
+    from kvlab.request import stated
+    from kvlab.store import read
+
+    named = tuple(fspath(place(source, "scrape")) for source in sources)
+    model = plan if isinstance(plan, Plan) or plan is None else read(place(plan, "plan"), Plan, "plan")
+    return run(named, model, stated(Asked, asked, "diagnose"), on_count)
 
 
 def bench(

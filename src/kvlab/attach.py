@@ -30,13 +30,8 @@ def read_server(url: str, engine: str | None = None) -> Observation:
 
     async def main(_: Callable[[], float]) -> Observation:
         async with Connections(_SECONDS, url) as connections:
-            server = await contact(connections.fresh, url, None)
-            name = engine or server.engine
-            if name is None:
-                raise BadInput(f"{server.url} does not say which engine it is; name it with --engine")
-            if server.engine not in (None, name):
-                raise BadInput(f"{server.url} says that it is {server.engine}, not {name}; correct --engine or the URL")
-            return await _read(connections.fresh, server.url, name)
+            base, name = await named(connections.fresh, url, engine)
+            return await _read(connections.fresh, base, name)
 
     return clock.run(main)
 
@@ -46,7 +41,7 @@ def read_words(url: str, engine: str) -> dict[str, float] | None:
 
     async def main(_: Callable[[], float]) -> dict[str, float]:
         async with Connections(_SECONDS, url) as connections:
-            return engines.metric_map(engine).read(await _pages(connections.fresh, base_url(url), engine))
+            return engines.metric_map(engine).read(await pages(connections.fresh, base_url(url), engine))
 
     try:
         return clock.run(main)
@@ -54,31 +49,42 @@ def read_words(url: str, engine: str) -> dict[str, float] | None:
         return None
 
 
+async def named(session: ClientSession, url: str, engine: str | None) -> tuple[str, str]:
+    """The server's address without its end, and its engine's name. Raises ServerRefused and BadInput as above."""
+    server = await contact(session, url, None)
+    name = engine or server.engine
+    if name is None:
+        raise BadInput(f"{server.url} does not say which engine it is; name it with --engine")
+    if server.engine not in (None, name):
+        raise BadInput(f"{server.url} says that it is {server.engine}, not {name}; correct --engine or the URL")
+    return server.url, name
+
+
 async def _read(session: ClientSession, url: str, engine: str) -> Observation:
-    pages = await _info(session, url, engine)
+    found = await info(session, url, engine)
     try:
-        pages |= await _pages(session, url, engine)
+        found |= await pages(session, url, engine)
     except ServerRefused:
-        if not pages:
+        if not found:
             raise
-    source = " ".join(pages)
+    source = " ".join(found)
     seen = tuple(
         Seen(name=name, value=value, unit="", line=source)
-        for name, value in sorted(engines.metric_map(engine).read(pages).items())
+        for name, value in sorted(engines.metric_map(engine).read(found).items())
     )
     return Observation(engine=engine, seen=seen)
 
 
-async def _pages(session: ClientSession, url: str, engine: str) -> dict[str, str]:
+async def pages(session: ClientSession, url: str, engine: str) -> dict[str, str]:
     """The engine's metrics and info pages by path. Raises ServerRefused when there is none."""
     paths = engines.metric_map(engine).paths
-    pages = {path: text for path in paths if (text := await _page(session, url + path)) is not None}
-    if not pages:
+    found = {path: text for path in paths if (text := await _page(session, url + path)) is not None}
+    if not found:
         raise ServerRefused(f"{url} serves none of {', '.join(paths)}; start the engine with its metrics on")
-    return pages
+    return found
 
 
-async def _info(session: ClientSession, url: str, engine: str) -> dict[str, str]:
+async def info(session: ClientSession, url: str, engine: str) -> dict[str, str]:
     """What the server says about itself, by path; empty when it says nothing."""
     for path in engines.metric_map(engine).info_paths:
         if (text := await _page(session, url + path)) is not None:

@@ -1,0 +1,258 @@
+"""The verdict on a server at work: every rule asked, the first that holds given, with what decided the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import msgspec
+
+from kvlab import diagnoses, engines, recordings, store
+from kvlab.core.advice import narrowed
+from kvlab.core.diagnosis import (
+    NOT_ENOUGH,
+    Case,
+    Condition,
+    Confidence,
+    Diagnosis,
+    DiagnosisList,
+    Evidence,
+    Intervention,
+    Look,
+    Objectives,
+    Other,
+    Planned,
+    Way,
+    all_hold,
+    any_holds,
+)
+from kvlab.core.errors import BadInput, nearest
+from kvlab.core.plan import Plan
+from kvlab.core.scrape import window
+from kvlab.core.speed import Range
+
+_MOST_STEPS = 3
+_SECONDS = 30.0
+"""How long a URL is looked at unless said otherwise."""
+_NO_VERDICT = "What was seen does not decide it"
+_AGAIN = Intervention(
+    rank=1,
+    do="look again with what is missing, while the load is on",
+    why="a verdict from less would be a guess",
+    expect="a verdict, or fewer lines under missing",
+    verify="kvlab diagnose URL --seconds 60 --plan plan.json",
+)
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be said beside the scrapes."""
+
+    seconds: float | None = None
+    """How long to look at a URL (30 unless said), or what lies between two scrapes (or two rows that state no time)."""
+    engine: str | None = None
+    ttft_seconds: float = 2.0
+    tpot_seconds: float = 0.05
+    traffic: str | None = None
+    """A file of `kvlab traffic --json`: how much of the prompts an endless cache would have held."""
+    save: str | None = None
+    """Where the pages of a URL are kept."""
+
+
+def diagnose(
+    sources: tuple[str, ...], plan: Plan | None, asked: Asked, on_count: Callable[[int, int], None] | None = None
+) -> Diagnosis:
+    """The verdict on a URL, one file or two. Raises BadInput and ServerRefused in one line."""
+    if asked.engine is not None and asked.engine not in engines.names():
+        raise BadInput(f"no engine called {asked.engine!r}; {nearest(asked.engine, engines.names())}")
+    for name in ("seconds", "ttft_seconds", "tpot_seconds"):
+        value = getattr(asked, name)
+        if value is not None and not 0 < value < math.inf:
+            raise BadInput(f"{name}={value:g}: give a number of seconds above 0")
+    possible = None if asked.traffic is None else store.read(asked.traffic, _Traffic, "result of kvlab traffic --json")
+    return judge(
+        Case(
+            looks=_looks(sources, asked, on_count),
+            objectives=Objectives(ttft_seconds=asked.ttft_seconds, tpot_seconds=asked.tpot_seconds),
+            plan=None if plan is None else planned(plan),
+            reuse_possible=possible.reuse.ideal.token_weighted if possible is not None and possible.reuse else None,
+        )
+    )
+
+
+def _looks(sources: tuple[str, ...], asked: Asked, on_count: Callable[[int, int], None] | None) -> tuple[Look, ...]:
+    urls = [source for source in sources if source.startswith(("http://", "https://"))]
+    if not 1 <= len(sources) <= 2 or (urls and len(sources) > 1):
+        raise BadInput("give the URL of a running server, a file with a scrape or a series, or two scrapes")
+    if not urls:
+        if asked.save is not None:
+            raise BadInput("--save keeps what a URL answers; the files are there already")
+        return from_files(sources, asked.engine, asked.seconds)
+    from kvlab.polling import looks, poll
+
+    if asked.save is not None:
+        store.check_target(asked.save, "--save")
+    scrapes = poll(urls[0], asked.engine, asked.seconds or _SECONDS, on_count)
+    if asked.save is not None:
+        store.write_atomic(asked.save, b"".join(msgspec.json.encode(scrape) + b"\n" for scrape in scrapes))
+    return looks(scrapes)
+
+
+class _Ideal(msgspec.Struct):
+    token_weighted: float
+
+
+class _Reuse(msgspec.Struct):
+    ideal: _Ideal
+
+
+class _Traffic(msgspec.Struct):
+    reuse: _Reuse | None = None
+
+
+def from_files(paths: tuple[str, ...], engine: str | None, seconds: float | None) -> tuple[Look, ...]:
+    """The looks in one file (a scrape or a series), or in two scrapes `seconds` apart, the earlier first.
+
+    Raises BadInput as `recordings.read` does, and when two files are given without the seconds between them.
+    """
+    if len(paths) == 1:
+        return recordings.read(paths[0], engine, seconds)
+    if seconds is None:
+        raise BadInput("two scrapes say nothing of the time between them: give it with --seconds N")
+    first, last = (recordings.read(path, engine) for path in paths)
+    if len(first) != 1 or len(last) != 1:
+        raise BadInput("a file that holds a series is given alone; two files are two scrapes")
+    found = (first[0], Look(seconds, last[0].reading))
+    window(found[0].reading, found[1].reading, seconds)
+    return found
+
+
+def listing() -> DiagnosisList:
+    """Every verdict, the one that goes first first."""
+    return DiagnosisList(diagnoses=tuple(diagnoses.page(code) for code in diagnoses.codes()))
+
+
+def planned(plan: Plan) -> Planned:
+    """What the rules need of a plan."""
+    from kvlab.facts import efficiency, gpus
+
+    gpu = gpus.find(plan.ask.gpu) if plan.ask.gpu is not None else None
+    weights = next((-line.bytes for line in plan.ledger if line.name == "weights"), None)
+    speed = plan.speed
+    active = speed.active_parameters if speed is not None else None
+    bits = 8 * weights * (plan.ask.tp or 1) * plan.ask.pp / active if weights and active else None
+    few = bits is not None and bits < efficiency.FEW_BITS
+    reached = efficiency.DECODE_QUANTISED if few else efficiency.DECODE
+    capacity = plan.capacity
+    return Planned(
+        kv_dtype=plan.kv.dtype,
+        replicas=plan.ask.dp,
+        stages=plan.ask.pp,
+        drafts=plan.ask.arg("speculative-config") is not None,
+        experts=bits is not None and bits > _EXPERT_BITS,
+        weights_bytes=weights,
+        pool_bytes=capacity.pool_bytes if capacity else None,
+        tokens=capacity.tokens if capacity else None,
+        token_bytes=plan.kv.bytes_per_token,
+        bandwidth=gpu.bandwidth if gpu else None,
+        reached=Range(reached.low, reached.high),
+        prefill=speed.prefill.tokens_per_second if speed and speed.prefill else None,
+        compute_from=speed.compute_bound_from if speed else None,
+        most_requests=plan.ask.max_num_seqs or plan.ask.parallel,
+        alternatives=plan.alternatives,
+        moves=plan.verdict.moves,
+    )
+
+
+_EXPERT_BITS = 24
+"""Bits of weights for each parameter that a token visits above which there must be others that it does not visit."""
+
+
+def judge(case: Case) -> Diagnosis:
+    """The verdict. Looks before the server's last start are left out."""
+    case = _since_start(case)
+    asked = {code: diagnoses.rule(code).ways(case) for code in diagnoses.codes()}
+    answers = {code: any_holds(ways) for code, ways in asked.items()}
+    code = next((code for code, answer in answers.items() if answer), NOT_ENOUGH)
+    deciding = next((way for way in asked.get(code, ()) if all_hold(way)), ())
+    seconds = case.window.seconds if case.window is not None else None
+    return Diagnosis(
+        engine=case.last.engine,
+        replicas=len(case.pools),
+        verdict=code,
+        title=_NO_VERDICT if code == NOT_ENOUGH else diagnoses.page(code).title,
+        confidence=_confidence(case, deciding),
+        because=tuple(condition.text for condition in deciding),
+        seconds=seconds,
+        looks=len(case.looks),
+        evidence=_evidence(deciding or _told(asked)),
+        missing=_missing(asked, code),
+        interventions=(_AGAIN,) if code == NOT_ENOUGH else _interventions(case, code),
+        others=tuple(_other(name, asked[name], answers[name]) for name in asked if name != code),
+    )
+
+
+def _since_start(case: Case) -> Case:
+    pairs = list(enumerate(zip(case.looks, case.looks[1:], strict=False), 1))
+    starts = [at for at, (one, other) in pairs if window(one.reading, other.reading, 1.0).restarted]
+    return msgspec.structs.replace(case, looks=case.looks[starts[-1] :]) if starts else case
+
+
+def _confidence(case: Case, deciding: Way) -> Confidence:
+    if not deciding:
+        return "none"
+    return "firm" if len(case.looks) > 2 and all(condition.sure for condition in deciding) else "tentative"
+
+
+def _missing(asked: dict[str, tuple[Way, ...]], code: str) -> tuple[str, ...]:
+    """What would answer the unknown conditions of the verdict, and of those that would go before it.
+
+    Things that the same would tell share a line.
+    """
+    before = list(asked)[: list(asked).index(code)] if code in asked else list(asked)
+    ways = [way for name in before for way in asked[name] if all_hold(way) is None]
+    ways += [way for way in asked.get(code, ()) if all_hold(way)]
+    by_remedy = dict[str, list[str]]()
+    for text in dict.fromkeys(one.missing for way in ways for one in way if one.missing):
+        what, _, remedy = text.partition(": ")
+        by_remedy.setdefault(remedy, []).append(what)
+    return tuple(f"{', '.join(whats)}: {remedy}" if remedy else whats[0] for remedy, whats in by_remedy.items())
+
+
+def _told(asked: dict[str, tuple[Way, ...]]) -> tuple[Condition, ...]:
+    return tuple(one for ways in asked.values() for way in ways for one in way if one.holds is not None)
+
+
+def _evidence(conditions: tuple[Condition, ...]) -> tuple[Evidence, ...]:
+    found = {(one.metric, one.line): one for condition in conditions for one in condition.evidence}
+    return tuple(found.values())
+
+
+def _other(code: str, ways: tuple[Way, ...], answer: bool | None) -> Other:
+    """Why a verdict was not given: the condition that came out otherwise, of the way that went furthest."""
+    if answer:
+        return Other(code, "yes", "it holds too; the verdict goes first")
+    refused = min(ways, key=lambda way: sum(one.holds is not True for one in way))
+    if answer is None:
+        refused = next(way for way in ways if all_hold(way) is None)
+    decided = next((one for one in refused if one.holds is answer), refused[0])
+    return Other(code, "no" if answer is False else "unknown", decided.text)
+
+
+def _interventions(case: Case, code: str) -> tuple[Intervention, ...]:
+    steps, tailor = diagnoses.page(code).do, diagnoses.rule(code).tailor
+    titles = {name: engines.engine(name).title for name in engines.names()}
+    own = titles.get(case.last.engine)
+    found = list[Intervention]()
+    for step in tailor(case, steps) if tailor is not None else steps:
+        do = step.do if own is None else _of_engine(step.do, own, tuple(titles.values()))
+        if do:
+            rank = len(found) + 1
+            found.append(Intervention(rank=rank, do=do, why=step.why, expect=step.expect, verify=step.verify))
+    return tuple(found[:_MOST_STEPS])
+
+
+def _of_engine(text: str, own: str, titles: tuple[str, ...]) -> str:
+    """The step without other engines' flags; empty where it is theirs alone."""
+    (left,) = narrowed((text,), own, titles)
+    others = [title for title in titles if title != own and title in left]
+    return "" if left == text and others and own not in text else left

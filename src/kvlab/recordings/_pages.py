@@ -1,0 +1,41 @@
+"""One scrape's text as a reading: whose it is, by the names of its series."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kvlab import engines
+from kvlab.core.errors import BadInput
+from kvlab.core.exposition import rows
+from kvlab.core.scrape import Reading
+
+# Servers and exporters that kvlab has no engine for: they publish how many run and wait, and nothing about the cache.
+# https://huggingface.co/docs/text-generation-inference/reference/metrics
+_STRANGERS = {
+    "tgi_": ("tgi", {"tgi_batch_current_size": "running", "tgi_queue_size": "waiting"}),
+    "ollama_": ("ollama", dict[str, str]()),
+}
+
+
+def of_text(text: str, engine: str | None) -> Reading:
+    """The reading of a /metrics page. Raises BadInput when it is none, or no known engine's and none was named."""
+    found = rows(text)
+    if engine is not None:
+        return engines.reading(engine, {engines.metric_map(engine).paths[0]: text})
+    prefixes = {map_.prefix: name for name in engines.names() if (map_ := engines.metric_map(name)).prefix}
+    known = (*prefixes, *_STRANGERS)
+    seen = Counter(prefix for _, sample in found for prefix in known if sample.name.startswith(prefix))
+    if not seen:
+        names = ", ".join(sorted({sample.name for _, sample in found})[:5])
+        raise BadInput(f"no engine that kvlab knows has these metrics ({names}); name it with --engine")
+    ((prefix, _),) = seen.most_common(1)
+    if prefix in prefixes:
+        name = prefixes[prefix]
+        return engines.reading(name, {engines.metric_map(name).paths[0]: text})
+    name, words = _STRANGERS[prefix]
+    stated = [(words[sample.name], sample.value, line) for line, sample in found if sample.name in words]
+    return Reading(
+        engine=name,
+        values={word: value for word, value, _ in stated},
+        lines={word: line for word, _, line in stated},
+    )
