@@ -298,10 +298,8 @@ def traffic(*files: str | PathLike[str], form: str | None = None, **asked: Unpac
     missing = [name for name in ("numba", "polars") if find_spec(name) is None]
     if missing:
         raise EngineFailed(f"traffic needs {' and '.join(missing)}: pip install 'kvlab[traffic]'")
-    from kvlab import traces
     from kvlab.request import stated
-    from kvlab.workload.analysis import Questions, analyse
-    from kvlab.workload.merge import merged
+    from kvlab.rightsize import rightsize
+    from kvlab.workload.analysis import Questions
 
-    questions, paths = stated(Questions, asked, "traffic"), traces.named(files)
-    return analyse(merged([traces.read(path, form) for path in paths]), [path.name for path in paths], questions)
+    return rightsize(files, form, stated(Questions, asked, "traffic"))
