@@ -11,7 +11,7 @@ SRC = Path(__file__).parents[1] / "src" / "kvlab"
 ORDER = [
     {"core"},
     {"store"},
-    {"facts", "families", "engines", "readers", "traces", "workload", "rules", "causes"},
+    {"facts", "families", "engines", "readers", "traces", "workload", "rules", "causes", "diagnoses"},
     {
         "options",
         "machine",
@@ -29,12 +29,12 @@ ORDER = [
         "supervisor",
         "recordings",
     },
-    {"speed", "calibration", "observe"},
+    {"speed", "calibration", "observe", "failing"},
     {"ranges", "tiering"},
     {"planning", "launch", "load", "symptoms"},
     {"reasons"},
     {"breakers"},
-    {"attach", "sizing", "deploy", "flagcheck", "rightsize"},
+    {"attach", "sizing", "deploy", "flagcheck", "following", "rightsize"},
     {"grid", "polling"},
     {"diagnosing"},
     {"asked"},
