@@ -42,7 +42,7 @@ def test_both_caches_of_a_windowed_model_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("line", "name", "value"),
     [
-        ("kv self size  =  256.00 MB", None, None),  # 2023: no K/V split; not read rather than half read
+        ("llama_new_context_with_model: kv self size  =  256.00 MB", "kv_full_bytes", 256.0),  # 2023: no K/V split
         (
             "llama_new_context_with_model: KV self size  =  256.00 MiB, K (f16):  128.00 MiB, V (f16):  128.00 MiB",
             "kv_full_bytes",
@@ -68,16 +68,11 @@ def test_both_caches_of_a_windowed_model_are_told_apart() -> None:
         ),
     ],
 )
-def test_lines_of_all_ages(line: str, name: str | None, value: float | None) -> None:
-    found = read(line)
-    if name is None:
-        assert found.seen == ()
-    else:
-        seen = found.get(name)
-        assert seen is not None
-        assert isinstance(seen.value, float)
-        assert value is not None
-        assert seen.value / MIB == pytest.approx(value)
+def test_lines_of_all_ages(line: str, name: str, value: float) -> None:
+    seen = read(line).get(name)
+    assert seen is not None
+    assert isinstance(seen.value, float)
+    assert seen.value / MIB == pytest.approx(value)
 
 
 def test_a_pass_that_only_measures_is_not_counted() -> None:
@@ -91,6 +86,36 @@ def test_a_pass_that_only_measures_is_not_counted() -> None:
         size,
     )
     assert mib(found, "kv_full_bytes") == 12.0
+
+
+def test_a_state_that_is_only_measured_is_not_counted() -> None:
+    buffer = "llama_memory_recurrent:        CPU RS buffer size =    {} MiB"
+    size = (
+        "llama_memory_recurrent: size =   50.25 MiB (     1 cells,  32 layers,  1 seqs), R (f32):    2.25 MiB,"
+        " S (f32):   48.00 MiB"
+    )
+    found = read(buffer.format("0.00"), size, buffer.format("50.25"), size)
+    assert (mib(found, "kv_state_bytes"), mib(found, "kv_state_r_bytes")) == (50.25, 2.25)
+
+
+def test_nothing_of_the_pass_that_announces_itself_is_counted() -> None:
+    """`-lv 5` prints it: its compute buffers have the sizes of the real ones."""
+    passes = (GOLDEN / "ages" / "2026-10_fit_pass_lv5.log").read_text()
+    assert passes.count("CPU compute buffer size =    21.28 MiB") == 2
+    found = read_log(str(GOLDEN / "ages" / "2026-10_fit_pass_lv5.log"))
+    assert mib(found, "compute_buffer_bytes") == 21.28
+    cut = read(*passes.partition("no_alloc              = 0")[0].splitlines())
+    assert [item.name for item in cut.seen] == ["weights_file_bytes"]
+
+
+def test_the_build_is_the_version() -> None:
+    for line, version in (
+        ("main: build = 850 (d4d7d2f)", "b850"),
+        ("build: 6123 (79c1160b) with cc (Ubuntu 11.4.0) 11.4.0 for x86_64-linux-gnu", "b6123"),
+        ("0.00.000.296 I srv          init: build_info: b11434-e1f2a3b", "b11434"),
+        ("0.00.001.781 I cmn  common_param: common_params_print_info: build 0 (unknown) with GNU 10.2.1", None),
+    ):
+        assert read(line).version == version
 
 
 def test_a_draft_model_is_added() -> None:

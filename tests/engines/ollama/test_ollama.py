@@ -205,6 +205,25 @@ def test_every_line_is_read_as_a_person_reads_it() -> None:
         assert says == pytest.approx(logged["says"]), logged["line"]
 
 
+def test_of_models_that_older_releases_load_one_after_another_the_last_counts() -> None:
+    start = 'level=INFO source=server.go:431 msg="starting runner" cmd="/usr/bin/ollama runner {} --port 4711"'
+    size = "llama_new_context_with_model: KV self size  = {} MiB, K (f16): {} MiB, V (f16): {} MiB"
+    first, second = size.format("512.00", "256.00", "256.00"), size.format("128.00", "64.00", "64.00")
+    looks_for_devices = start.format("--ollama-engine")
+    found = read(start.format("--model /a"), first, start.format("--model /b"), second, looks_for_devices)
+    assert found.get("kv_full_bytes").value == 128 * MIB  # type: ignore[union-attr]
+
+
+def test_only_a_load_that_is_made_counts_not_one_that_is_tried() -> None:
+    line = (
+        'level=INFO source=runner.go:1284 msg=load request="{{Operation:{} LoraPath:[] Parallel:{} BatchSize:512'
+        ' FlashAttention:Enabled KvSize:{} KvCacheType:q8_0 NumThreads:4 GPULayers:[]}}"'
+    )
+    found = read(line.format("fit", 4, 32768), line.format("commit", 2, 16384), line.format("alloc", 4, 32768))
+    says = {item.name: item.value for item in found.seen}
+    assert says == {"n_ctx": 16384, "slots": 2, "ubatch": 512, "kv_cache_dtype": "q8_0"}
+
+
 def test_its_logs_are_recognised_and_not_taken_for_llama_cpps() -> None:
     from kvlab.observe import read_log as observe
 

@@ -79,6 +79,7 @@ def test_a_draft_loaded_before_the_pools_is_part_of_the_same_start(golden: Path)
     assert (found["kv_tokens"], found["kv_k_bytes"]) == (159552, gib(1.83))
     assert (found["weights_bytes"], found["graph_bytes"]) == (gib(82.97), gib(0.11))
     assert found["free_after_load_bytes"] == gib(29.01)
+    assert found["free_before_load_bytes"] == gib(111.97)  # not the 28.81 that the draft finds
 
 
 def test_hybrid_start_without_ranks(golden: Path) -> None:
@@ -218,7 +219,7 @@ def test_a_broken_log_never_yields_a_number_that_is_not_in_it(golden: Path, data
             whole.setdefault(item.name, set()).add(item.value)
     lines = data.draw(st.permutations(text.splitlines(keepends=True)))
     broken = "".join(lines)[: data.draw(st.integers(0, len(text)))]
-    at = data.draw(st.integers(0, len(broken)))
+    at = data.draw(st.integers(0, max(0, len(broken) - 1)))  # an end of line after half a number would hide the cut
     broken = broken[:at] + data.draw(st.text(alphabet="\x00\xff\n ]", max_size=5)) + broken[at:]
     summed = {"graph_bytes", "draft_kv_bytes", "retracted_requests"}
     for item in read(broken).seen:

@@ -24,6 +24,8 @@ _SAID = (
     # "input backend=turbomind, backend_config=TurbomindEngineConfig(dtype='auto', session_len=32768, ...)"
     Said("backend", "word", re.compile(r"input backend=(\w+), backend_config=")),
     Said("context", "tokens", re.compile(r"backend_config=.*\bsession_len=(\d+)")),
+    Said("block_size", "tokens", re.compile(r"backend_config=.*(?:\bcache_block_seq_len|[ (]block_size)=(\d+)")),
+    Said("quant_policy", "word", re.compile(r"backend_config=.*\bquant_policy=(?:<QuantPolicy\.\w+: )?(\d+)")),
     # "Fallback to pytorch engine because '...' not supported by turbomind engine."
     Said("backend", "word", re.compile(r"Fallback to (pytorch) engine because")),
     # "Using int8 KV cache."
@@ -48,10 +50,13 @@ _OURS = re.compile(r" - lmdeploy - |\[TM\]\[(?:DEBUG|INFO|WARNING|ERROR|FATAL)\]
 
 def _read(lines: Iterable[str]) -> Observation:
     seen, draft = list[Seen](), False
+    block: float | None = None
     for number, line in enumerate(lines, 1):
         if building := _BUILDING.search(line):
             draft = building.group(1) is not None
         found = read_lines([line], _SAID)
+        block = next((float(item.value) for item in found if item.name == "block_size"), block)
+        found += _tokens(found, block)
         config = _CONFIG.search(line)
         if config is not None and not draft:  # a draft's cache has a config of its own
             found += _of_config(line)
@@ -62,11 +67,17 @@ def _read(lines: Iterable[str]) -> Observation:
 def _of_config(line: str) -> list[Seen]:
     """The PyTorch engine's cache; its tokens are the blocks times their size, both on this line."""
     found = read_lines([line], _OF_CONFIG)
-    sizes = {item.name: item.value for item in found}
-    block, blocks = sizes.get("block_size"), sizes.get("num_gpu_blocks")
-    if isinstance(block, float) and isinstance(blocks, float) and blocks:
-        found.append(Seen(name="kv_tokens", value=block * blocks, unit="tokens", line=line.strip()))
-    return found
+    block = next((float(item.value) for item in found if item.name == "block_size"), None)
+    return found + _tokens(found, block)
+
+
+def _tokens(found: list[Seen], block: float | None) -> list[Seen]:
+    """The pool's tokens: stated blocks times the stated tokens of one (on TurboMind's line of arguments)."""
+    blocks = next((item for item in found if item.name == "num_gpu_blocks" and item.value), None)
+    if block is None or blocks is None:
+        return []
+    tokens = float(blocks.value) * block
+    return [Seen(name="kv_tokens", value=tokens, unit="tokens", line=blocks.line)]
 
 
 LOG = LogReader(

@@ -18,6 +18,7 @@ from kvlab.engines._llama.lines import CACHE_LINES, SAID, Caches, stated
 _N = r"(\d+)"
 _UNITS = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 1024 * GIB}
 
+_COMMIT = r'msg=load request="\{(?:Operation:commit|Commit:true)\b'
 _OWN = (
     # msg="vram-based default context" total_vram="23.5 GiB" default_num_ctx=32768 (0.15.5 on)
     Said("default_context", "tokens", re.compile(rf"\bdefault_num_ctx={_N}")),
@@ -33,25 +34,32 @@ _OWN = (
     Said("n_ctx", "tokens", re.compile(rf'msg="starting (?:llama server|runner)" cmd=.* --ctx-size {_N}')),
     Said("ubatch", "tokens", re.compile(rf'msg="starting (?:llama server|runner)" cmd=.* --batch-size {_N}')),
     Said("slots", "slots", re.compile(rf'msg="starting (?:llama server|runner)" cmd=.* --parallel {_N}')),
-    # "load_tensors: offloaded 29/29 layers to GPU" (the child), msg="offloaded 41/41 layers to GPU" (before it)
-    Said("gpu_layers", "layers", re.compile(rf"offloaded {_N}/\d+ layers to GPU")),
+    # msg=load request="{Operation:commit LoraPath:[] Parallel:1 BatchSize:512 FlashAttention:Enabled KvSize:16384
+    # KvCacheType:q8_0 NumThreads:4 ..." (0.12 to 0.29); at first "{Commit:true"; a fit or alloc only tries
+    Said("n_ctx", "tokens", re.compile(rf"{_COMMIT}.* KvSize:{_N} ")),
+    Said("ubatch", "tokens", re.compile(rf"{_COMMIT}.* BatchSize:{_N} ")),
+    Said("slots", "slots", re.compile(rf"{_COMMIT}.* Parallel:{_N} ")),
+    Said("kv_cache_dtype", "word", re.compile(rf"{_COMMIT}.* KvCacheType:(\w+) ")),
 )
 _SIZE = r'"?(\d+(?:\.\d+)?) ([KMGT]?i?B)"?'
 # msg="kv cache" device=CUDA0 size="936.0 MiB" (0.11 to 0.29), one line for each device, then msg="total memory"
-_CACHE = re.compile(rf'msg="kv cache" device=(\S+) size={_SIZE}')
-_TOTAL = re.compile(r'msg="total memory"')
+# size="11.7 GiB"; "model weights" and "compute graph" since 0.6, then with buffer=CUDA0 and backend=CUDA0
+_DEVICE = re.compile(rf'msg="(kv cache|model weights|compute graph)" (?:device|buffer|backend)=(\S+).* size={_SIZE}')
+_NAMES = {"kv cache": "kv_bytes", "model weights": "weights_loaded_bytes", "compute graph": "compute_buffer_bytes"}
+_TOTAL = re.compile(rf'msg="total memory"\s+size={_SIZE}')
 # memory.required.kv="1.3 GiB" (to 0.11): an estimate before anything is loaded
 _ESTIMATE = re.compile(rf"memory\.required\.kv={_SIZE}")
 _VRAM = re.compile(rf"\btotal_vram={_SIZE}")
 _VERSION = re.compile(r"Listening on \S+ \(version ([\w.+-]+)\)")
-_CHILD = re.compile(r'msg="starting llama-server" cmd=')
+# Without a model the runner only looks for devices.
+_CHILD = re.compile(r'msg="starting (?:llama-server|llama server|runner)" cmd=.* --model ')
 _OURS = re.compile(
     r"\blevel=[A-Z]+ source=[\w./]+\.go:\d+ msg=|\[GIN\] \d{4}/\d\d/\d\d|\bollama\[\d+\]:|\bOLLAMA_[A-Z_]+[:=]"
 )
 
 
 class _Child:
-    """What the last llama-server said that generates text."""
+    """What the last llama-server said that generates text, or llama.cpp in the runner of older releases."""
 
     def __init__(self) -> None:
         self.reading = True
@@ -74,7 +82,7 @@ class _Child:
 
 def _read(lines: Iterable[str]) -> Observation:
     version, seen, child = None, list[Seen](), _Child()
-    devices: dict[str, Seen] = {}
+    devices: dict[tuple[str, str], Seen] = {}
     for number, line in enumerate(lines, 1):
         if listening := _VERSION.search(line):
             version = listening.group(1)
@@ -82,13 +90,16 @@ def _read(lines: Iterable[str]) -> Observation:
             child.start(line)
         child.add(number, line)
         found = read_lines([line], _OWN) + _sizes(line)
-        if cache := _CACHE.search(line):
-            devices[cache.group(1)] = _sized("kv_bytes", line, cache.group(2), cache.group(3), number)
-        if devices and _TOTAL.search(line):
-            seen.append(_summed(devices))
+        if size := _DEVICE.search(line):
+            name = _NAMES[size.group(1)]
+            devices[name, size.group(2)] = _sized(name, line, size.group(3), size.group(4), number)
+        if total := _TOTAL.search(line):
+            found.append(_sized("total_bytes", line, total.group(1), total.group(2)))
+        if total or _CHILD.search(line):
+            seen += _summed(devices)
             devices = {}
         seen += [msgspec.structs.replace(item, line_number=number) for item in found]
-    seen += [_summed(devices)] if devices else []
+    seen += _summed(devices)
     return Observation(engine="ollama", version=version, seen=(*seen, *child.said()))
 
 
@@ -103,10 +114,14 @@ def _sized(name: str, line: str, number: str, unit: str, line_number: int | None
     return Seen(name=name, value=size, unit="bytes", line=line.strip(), line_number=line_number)
 
 
-def _summed(devices: dict[str, Seen]) -> Seen:
-    """The cache on all devices, under the line of the last."""
-    total = sum(float(item.value) for item in devices.values())
-    return msgspec.structs.replace(list(devices.values())[-1], value=total)
+def _summed(devices: dict[tuple[str, str], Seen]) -> list[Seen]:
+    """Each quantity on all devices, under the line of the last."""
+    found: dict[str, Seen] = {}
+    for (name, _), item in devices.items():
+        before = found.get(name)
+        total = float(item.value) + (float(before.value) if before else 0.0)
+        found[name] = msgspec.structs.replace(item, value=total)
+    return list(found.values())
 
 
 LOG = LogReader(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from kvlab.core.observation import Said
 from kvlab.core.units import GIB
+from kvlab.engines.sglang import tier_lines
 
 _GB = r"(\d+(?:\.\d+)?) ?GB"
 
@@ -67,16 +68,17 @@ STATED: tuple[Said, ...] = (
         re.compile(r"\bKV Cache (?:is allocated|VA upper bound)\. dtype: (?:torch\.)?([\w.]+), "),
     ),
 )
-ALL = (*SMALLEST, *LARGEST, *STATED)
+ALL = (*SMALLEST, *LARGEST, *STATED, *tier_lines.SAID)
 CHOICE: dict[str, Callable[[float, float], float]] = {
     **{said.name: min for said in SMALLEST},
     **{said.name: max for said in LARGEST},
 }
 
+# "KV Cache is allocated. K size: 27.13 GB, V size: 27.13 GB." (to 0.4.2),
 # "KV Cache is allocated. #tokens: 46611, K size: 1.42 GB, V size: 1.42 GB" (0.4.3 on; its dtype first since 0.5.10),
 # "KV Cache is allocated. #tokens: 274934, KV size: 17.99 GB" (latents, 0.4.6 on)
 CACHE = re.compile(
-    r"\bKV Cache (?:is allocated|VA upper bound)\.(?: dtype: [\w.]+,)? #tokens: (\d+),"
+    r"\bKV Cache (?:is allocated|VA upper bound)\.(?: dtype: [\w.]+,)?(?: #tokens: (\d+),)?"
     rf" (?:K size: {_GB}, V size: {_GB}|KV size: {_GB})"
 )
 # "Capture cuda graph end. Time elapsed: 7.23 s. avail mem=0.53 GB. mem usage=0.93 GB." (0.4.4 on), with the two amounts
@@ -93,6 +95,7 @@ STARTING = (
     *("Load weight", "Memory pool end", "max_total_num_tokens=", "max_running_requests=", "KV Cache", "Mamba Cache"),
     *("SWAKVPool", "window memory pool", "torch distributed ends", "of the KV budget", "ServerArgs(", "KV cache dtype"),
     *("graph end", "mem_fraction_static=", "intermediate_ssm_state_cache"),
+    *tier_lines.WORDS,
 )
 SERVING = (" batch", "#retracted_reqs")
 
@@ -104,9 +107,9 @@ OURS = re.compile(
 
 
 class Allocation(NamedTuple):
-    """One pool that a rank allocates. Bytes are None where the line does not state them apart."""
+    """One pool that a rank allocates. Tokens and bytes are None where the line does not state them (apart)."""
 
-    tokens: int
+    tokens: int | None
     key: float | None
     value: float | None
     both: float | None
@@ -120,5 +123,6 @@ def allocations(line: str, number: int) -> list[Allocation]:
     for match in CACHE.finditer(line):
         tokens, key, value, both = match.groups()
         sizes = [None if text is None else float(text) * GIB for text in (key, value, both)]
-        found.append(Allocation(int(tokens), sizes[0], sizes[1], sizes[2], line.strip(), number))
+        count = None if tokens is None else int(tokens)
+        found.append(Allocation(count, sizes[0], sizes[1], sizes[2], line.strip(), number))
     return found

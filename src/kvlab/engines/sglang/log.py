@@ -37,6 +37,8 @@ class _Rank:
     def __init__(self) -> None:
         self.pools: list[list[Allocation]] = [[]]
         self.graphs = 0.0
+        self.loaded = 0
+        """Models that it began to load."""
 
     def add(self, found: list[Allocation]) -> None:
         self.pools[-1] += found
@@ -90,8 +92,7 @@ class _Start:
         if len(target) == 1:
             found += _sizes(target[0], with_tokens="kv_tokens" not in self.seen)
         elif "kv_tokens" not in self.seen:
-            widest = max(target, key=lambda pool: pool.tokens)
-            found.append(_tokens(widest))
+            found += _tokens(max(target, key=lambda pool: pool.tokens or 0))
         drafted = sum((pool.key or 0) + (pool.value or 0) + (pool.both or 0) for pool in drafts)
         if drafts:
             found.append(_bytes("draft_kv_bytes", drafted, drafts[0].line, drafts[0].number))
@@ -107,15 +108,18 @@ def _decides(item: Seen, before: Seen) -> bool:
 
 
 def _sizes(pool: Allocation, *, with_tokens: bool) -> list[Seen]:
-    found = [_tokens(pool)] if with_tokens else []
+    found = _tokens(pool) if with_tokens else []
     for name, size in (("kv_k_bytes", pool.key), ("kv_v_bytes", pool.value), ("kv_bytes", pool.both)):
         if size is not None:
             found.append(_bytes(name, size, pool.line, pool.number))
     return found
 
 
-def _tokens(pool: Allocation) -> Seen:
-    return Seen(name="kv_tokens", value=float(pool.tokens), unit="tokens", line=pool.line, line_number=pool.number)
+def _tokens(pool: Allocation) -> list[Seen]:
+    """The pool's tokens, where its line states them."""
+    if pool.tokens is None:
+        return []
+    return [Seen(name="kv_tokens", value=float(pool.tokens), unit="tokens", line=pool.line, line_number=pool.number)]
 
 
 def _bytes(name: str, size: float, line: str, number: int) -> Seen:
@@ -143,8 +147,10 @@ class _Reader:
         if FIRST.search(line) or (self.start.sized and LOADING.search(line)):
             self.finish()
         start = self.start
+        start.rank(rank).loaded += LOADING.search(line) is not None
         for item in read_lines([line], ALL):
-            start.put(_numbered(item, number))
+            if item.name != "free_before_load_bytes" or start.rank(rank).loaded == 1:  # a draft finds the target there
+                start.put(_numbered(item, number))
         if found := allocations(line, number):
             start.rank(rank).add(found)
         if POOLS_END.search(line):

@@ -12,7 +12,7 @@ import msgspec
 
 from kvlab.core.engine import LogReader
 from kvlab.core.observation import Observation, Said, Seen, patterns_in, read_lines
-from kvlab.core.units import GIB
+from kvlab.core.units import GIB, MIB
 
 _X = r"(\d+(?:\.\d+)?)"
 
@@ -24,6 +24,13 @@ _SAID = (
     Said("kv_tokens", "tokens", re.compile(r"Using (\d+) (?:total )?tokens in paged KV cache")),
     # "Allocate 69524783104 bytes for k/v cache." (to 0.9)
     Said("kv_allocated_bytes", "bytes", re.compile(r"Allocate (\d+) bytes for k/v cache")),
+    # "Max tokens in paged KV cache: 38400. Allocating 5033164800 bytes." (0.9 and 0.10)
+    Said("kv_tokens", "tokens", re.compile(r"Max tokens in paged KV cache: (\d+)\. Allocating \d+ bytes")),
+    Said("kv_allocated_bytes", "bytes", re.compile(r"Max tokens in paged KV cache: \d+\. Allocating (\d+) bytes")),
+    # "Loaded engine size: 15323 MiB" (the engine file of the TensorRT backend: its weights, and little else)
+    Said("engine_bytes", "bytes", re.compile(r"Loaded engine size: (\d+) MiB"), MIB),
+    # "Estimated max memory in KV cache : 5.95 GiB" (after the dry run, less what max_gpu_total_bytes forbids)
+    Said("kv_pool_bytes", "bytes", re.compile(rf"Estimated max memory in KV cache : {_X} GiB"), GIB),
     # "available KV cache memory when calculating max tokens: 5.95 GiB, fraction is set 0.8999999761581421,
     # kv size is 73728. device total memory 119.70 GiB, , tmp kv_mem 0.56 GiB" (1.0 on; later "kv size per token is")
     Said(

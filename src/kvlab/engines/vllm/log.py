@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from kvlab.core.engine import LogReader
 from kvlab.core.observation import Observation, Said, Seen, patterns_in, read_lines
 from kvlab.core.units import GIB
+from kvlab.engines.vllm import tier_lines
 
 _N = r"(-?\d[\d,]*)"
 _X = r"(-?\d[\d,]*(?:\.\d+)?)"
@@ -28,22 +29,44 @@ _SAID = (
     # "the rest of the memory reserved for KV Cache is 1.57GiB." (V0), "kv_cache_size=3.81GiB" (V0 to 0.6)
     Said("kv_pool_bytes", "bytes", re.compile(rf"reserved for KV Cache is {_X}GiB"), GIB),
     Said("kv_pool_bytes", "bytes", re.compile(rf"\bkv_cache_size={_X}GiB"), GIB),
+    # V0's refusal: "The model's max seq len (32768) is larger than the maximum number of tokens that can be stored in
+    # KV cache (22032). Try increasing ..."
+    Said("kv_tokens", "tokens", re.compile(rf"maximum number of tokens that can be stored in KV cache \({_N}\)")),
     # The refusal: "... larger than the available KV cache memory (3.18 GiB). Based on ..." (0.6 on)
     Said("kv_pool_bytes", "bytes", re.compile(rf"than the available KV cache memory \({_X} GiB\)"), GIB),
     # "Model loading took 15.27 GiB memory and 3.1 seconds" (0.11 on), "... 14.9888 GiB and ..." (0.8 to 0.10)
     Said("weights_bytes", "bytes", re.compile(rf"Model loading took {_X} GiB"), GIB),
     # "Loading model weights took 67.7229 GB" (to 0.8; the unit is GiB in spite of its name)
     Said("weights_bytes", "bytes", re.compile(rf"Loading model weights took {_X} G"), GIB),
-    # "Graph capturing finished in 21 secs, took 0.46 GiB" (V1)
+    # "model weights take 21.21GiB; non_torch_memory takes 0.20GiB; PyTorch activation peak memory takes 0.37GiB; ..."
+    # (V0, 0.6.4 on), "Actual usage is 0.88 GiB for weight, 0.26 GiB for peak activation, 0.16 GiB for non-torch memory,
+    # and 0.24 GiB for CUDAGraph memory." (0.10.2 on), "Actual usage is 15.26 GiB for consumed memory (weights +
+    # non-torch), 1.44 GiB for peak activation, and ..." (0.26 on)
+    Said("weights_bytes", "bytes", re.compile(rf"\bmodel weights take {_X}GiB"), GIB),
+    Said("weights_bytes", "bytes", re.compile(rf"\bActual usage is {_X} GiB for weight,"), GIB),
+    Said("consumed_bytes", "bytes", re.compile(rf"\bActual usage is {_X} GiB for consumed memory"), GIB),
+    Said("activation_bytes", "bytes", re.compile(rf"activation peak memory takes {_X}GiB"), GIB),
+    Said("activation_bytes", "bytes", re.compile(rf" {_X} GiB for peak activation,"), GIB),
+    Said("non_torch_bytes", "bytes", re.compile(rf"non_torch_memory(?: takes |=){_X}GiB"), GIB),
+    Said("non_torch_bytes", "bytes", re.compile(rf" {_X} GiB for non-torch memory,"), GIB),
+    # "Graph capturing finished in 21 secs, took 0.46 GiB" (V1; V0 from 0.6.5 on)
     Said("graph_bytes", "bytes", re.compile(rf"Graph capturing finished in \d+ secs?, took {_X} GiB"), GIB),
+    # "CUDA graph pool memory: 0.4 GiB (actual), 0.26 GiB (estimated), difference: 0.14 GiB (35.3%)." (0.18 on)
+    Said("graph_bytes", "bytes", re.compile(rf"CUDA graph pool memory: {_X} GiB \(actual\)"), GIB),
+    Said("graph_bytes", "bytes", re.compile(rf" {_X} GiB for CUDAGraph memory"), GIB),
     # "Estimated CUDA graph memory: 0.36 GiB total" (0.18 on)
     Said("graph_estimate_bytes", "bytes", re.compile(rf"Estimated CUDA graph memory: {_X} GiB total"), GIB),
     # "# GPU blocks: 1952, # CPU blocks: 2048", "# cuda blocks: ..." (V0), "# GPU blocks: 1381" (V1 before 0.7.3)
     Said("num_gpu_blocks", "blocks", re.compile(rf"\b(?:GPU|cuda) blocks: {_N}")),
+    Said("num_cpu_blocks", "blocks", re.compile(rf"blocks: \d+, # CPU blocks: {_N}")),
+    # "vllm cache_config_info with initialization after num_gpu_blocks is: 57656" (0.8.5 to 0.13, for each engine)
+    Said(
+        "num_gpu_blocks", "blocks", re.compile(rf"cache_config_info with initialization after num_gpu_blocks is: {_N}")
+    ),
     # "Overriding num_gpu_blocks=1820 with num_gpu_blocks_override=101"
     Said("num_gpu_blocks", "blocks", re.compile(rf"Overriding num_gpu_blocks=\d+ with num_gpu_blocks_override={_N}")),
-    # "kv cache group sizes (128, 128, 128)" (0.30 on; only when all groups have the same)
-    Said("block_size", "tokens", re.compile(r"kv cache group sizes \((\d+)(?:, \1)*,?\)")),
+    # "kv cache group sizes [2848, 2848]" (0.30 on), "(128, 128)" (0.32); only when all groups have the same
+    Said("block_size", "tokens", re.compile(r"kv cache group sizes [(\[](\d+)(?:, \1)*,?[)\]]")),
     # "Setting attention block size to 1568 tokens to ensure that ..." (hybrids)
     Said("block_size", "tokens", re.compile(r"Setting attention block size to (\d+) tokens")),
     # "Setting kv cache block size to 64 for FLASHMLA backend(s)."
@@ -56,6 +79,7 @@ _SAID = (
     Said("request_bytes", "bytes", re.compile(rf"\({_X} GiB KV cache is needed"), GIB),
     # "Based on the available memory, the estimated maximum model length is 896. Try ..." (0.8 left the number out)
     Said("longest_request_tokens", "tokens", re.compile(r"the estimated maximum model length is (\d+)\b")),
+    *tier_lines.SAID,
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # "Initializing a V1 LLM engine (v0.32.0) with config", "vLLM API server version 0.8.5", the banner's "version 0.32.0"
@@ -64,9 +88,21 @@ _OURS = re.compile(
     # SGLang to 0.4.6 imports vLLM, whose "[__init__.py:190] Automatically detected platform cuda." then begins its log
     r"\b(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[(?!__init__\.py:)[\w/.\-]+\.py:\d+\]"
     r"|\b[A-Z]+ KV cache size: [\d,]+ tokens|\(EngineCore|\bvllm(?: serve|:|/|\.)|VLLM_"
+    # Before 0.7.2 without brackets; only modules that SGLang does not run as well
+    r"|\b(?:INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d (?:\w*llm_engine|\w*executor(?:_base)?|\w*model_runner|metrics"
+    r"|scheduler|kv_cache_utils|core|worker)\.py:\d+\] |# (?:GPU|cuda) blocks: \d+"
+    r"|\bMaximum concurrency for [\d,]+ tokens|\bAvailable KV cache memory: "
 )
 # Ranks state these one by one: the smallest pool decides the blocks, the largest rank the weights.
-_OF_RANKS = {"kv_pool_bytes": min, "weights_bytes": max, "graph_bytes": max, "graph_estimate_bytes": max}
+_LARGEST = (
+    "weights_bytes",
+    "graph_bytes",
+    "graph_estimate_bytes",
+    "consumed_bytes",
+    "activation_bytes",
+    "non_torch_bytes",
+)
+_OF_RANKS = {"kv_pool_bytes": min, **dict.fromkeys(_LARGEST, max)}
 
 
 def _read(lines: Iterable[str]) -> Observation:
