@@ -52,12 +52,21 @@ def read_words(url: str, engine: str) -> dict[str, float] | None:
 async def named(session: ClientSession, url: str, engine: str | None) -> tuple[str, str]:
     """The server's address without its end, and its engine's name. Raises ServerRefused and BadInput as above."""
     server = await contact(session, url, None)
-    name = engine or server.engine
+    name = engine or server.engine or await _by_telltale(session, server.url)
     if name is None:
         raise BadInput(f"{server.url} does not say which engine it is; name it with --engine")
     if server.engine not in (None, name):
         raise BadInput(f"{server.url} says that it is {server.engine}, not {name}; correct --engine or the URL")
     return server.url, name
+
+
+async def _by_telltale(session: ClientSession, url: str) -> str | None:
+    """The engine that serves a page that no other has."""
+    for name in engines.names():
+        path = engines.about(name).telltale
+        if path is not None and await _page(session, url + path) is not None:
+            return name
+    return None
 
 
 async def _read(session: ClientSession, url: str, engine: str) -> Observation:
@@ -67,12 +76,17 @@ async def _read(session: ClientSession, url: str, engine: str) -> Observation:
     except ServerRefused:
         if not found:
             raise
-    source = " ".join(found)
-    seen = tuple(
-        Seen(name=name, value=value, unit="", line=source)
-        for name, value in sorted(engines.metric_map(engine).read(found).items())
+    reading = engines.reading(engine, found)
+    about = engines.about(engine)
+    for path in about.paths:
+        if (text := await _page(session, url + path)) is not None:
+            found[path] = text
+    described = about.read(found)
+    measured = (
+        Seen(name=name, value=value, unit="", line=reading.lines.get(name) or " ".join(found))
+        for name, value in sorted(reading.values.items())
     )
-    return Observation(engine=engine, seen=seen)
+    return Observation(engine=engine, version=described.version, seen=(*measured, *described.seen))
 
 
 async def pages(session: ClientSession, url: str, engine: str) -> dict[str, str]:

@@ -15,10 +15,10 @@ from typing import IO, Self, TypedDict
 
 import msgspec
 
-from kvlab import engines, rules
+from kvlab import engines
 from kvlab.core.errors import EngineFailed
-from kvlab.core.observation import Failure
 from kvlab.core.plan import Launch, Plan
+from kvlab.failing import Failing
 from kvlab.ports import free_port, refuse_taken
 
 READY_SECONDS = 900.0
@@ -41,7 +41,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str]
     port: int
     files: dict[str, str] = {}
-    """Files that words of argv name: they are written beside the log."""
+    """Files that words of argv, or values of env, name: they are written beside the log."""
 
     @property
     def url(self) -> str:
@@ -58,7 +58,8 @@ def command(plan: Plan, port: int | None = None) -> Command:
     words = as_run(plan, port)
     if asked is not None:
         refuse_taken(asked)
-    files = {name: text for name, text in plan.launch.files.items() if name in words["argv"]}
+    named = (*words["argv"], *words["env"].values())
+    files = {name: text for name, text in plan.launch.files.items() if name in named}
     return Command(engine=plan.engine.name, argv=words["argv"], env=words["env"], port=port, files=files)
 
 
@@ -97,21 +98,20 @@ class Server:
         self.command = what
         self.url = what.url
         self.log = log
-        self._failures = engines.failures(what.engine).rules
+        self._failing = Failing(what.engine)
         self._ready_path = engines.launcher(what.engine).ready_path
         log.parent.mkdir(parents=True, exist_ok=True)
-        argv = _with_files(what, log)
+        argv, env = _with_files(what, log)
         with log.open("wb") as out:
             self._process = subprocess.Popen(
                 (sys.executable, "-m", "kvlab.supervisor", "--", *argv),
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **what.env},
+                env={**os.environ, **env},
                 start_new_session=True,
             )
         self._tail = log.open("r", encoding="utf-8", errors="replace")
-        self._failed: tuple[Failure, str] | None = None
 
     def wait_ready(self, timeout: float = READY_SECONDS, on_line: OnLine | None = None) -> None:
         """Returns once requests are served.
@@ -126,7 +126,7 @@ class Server:
             self._read_log(on_line)
             if exited:
                 raise self._exit_error("did not start")
-            if self._failed is not None:
+            if self._failing:
                 # a dying engine may print the true cause after the first sign of it
                 with suppress(subprocess.TimeoutExpired):
                     self._process.wait(timeout=2.0)
@@ -168,17 +168,11 @@ class Server:
         for line in _whole_lines(self._tail):
             if on_line is not None:
                 on_line(line)
-            rule = next((rule for rule in self._failures if rule.pattern.search(line)), None)
-            # A line that only says that something went wrong may come before the one that says what.
-            if rule is not None and (self._failed is None or _vague(self._failed[0]) > _vague(rule)):
-                self._failed = (rule, line.strip())
+            self._failing.feed(line)
 
     def _exit_error(self, how: str) -> EngineFailed:
-        if self._failed is not None:
-            rule, line = self._failed
-            return EngineFailed(
-                f"{self.name} {how}: {rule.title.lower()} ({line[:200]}); {rule.do[0]}; log: {self.log}"
-            )
+        if self._failing:
+            return EngineFailed(f"{self.name} {how}: {self._failing}; log: {self.log}")
         last = _last_line(self.log)
         code = self._process.poll()
         killed = "; killed from outside, most often by a system without memory (dmesg)" if code == _KILLED else ""
@@ -216,17 +210,13 @@ class Server:
         self.stop()
 
 
-def _with_files(what: Command, log: Path) -> tuple[str, ...]:
-    """Writes the command's files beside the log; its words with their paths."""
+def _with_files(what: Command, log: Path) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Writes the command's files beside the log; its words and its environment with their paths."""
     paths = {name: log.with_name(f"{log.stem}.{name}") for name in what.files}
     for name, text in what.files.items():
         paths[name].write_text(text, encoding="utf-8")
-    return tuple(str(paths[word]) if word in paths else word for word in what.argv)
-
-
-def _vague(failure: Failure) -> bool:
-    """Whether the failure only says that something went wrong."""
-    return failure.code in rules.codes() and rules.rule(failure.code).consequence
+    argv = tuple(str(paths[word]) if word in paths else word for word in what.argv)
+    return argv, {key: str(paths[text]) if text in paths else text for key, text in what.env.items()}
 
 
 def _answers(url: str) -> bool:

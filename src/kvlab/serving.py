@@ -15,9 +15,11 @@ from kvlab import engines, store
 from kvlab.attach import read_server, read_words
 from kvlab.core.check import Check, listing
 from kvlab.core.errors import BadInput, EngineFailed, ServerRefused
+from kvlab.core.observation import Observation
 from kvlab.core.plan import Plan
 from kvlab.core.units import MIB, gib
-from kvlab.launch import OnLine, Server, start
+from kvlab.following import Following
+from kvlab.launch import READY_SECONDS, OnLine, Server, start
 from kvlab.load.address import base_url
 from kvlab.observe import read_log
 from kvlab.ports import refuse_taken
@@ -32,6 +34,9 @@ _UNACCOUNTED = 4 * NOTICED
 """The same for memory that no visible process accounts for: the driver keeps some for itself."""
 _COLUMNS = 77
 """Characters of a line of status: a terminal of 80 has a turning sign before it."""
+_LOOK_AGAIN = 2.0
+"""Seconds between two looks at a server that does not answer yet."""
+_AT_WORK = frozenset({"running", "waiting", "kv_used_ratio", "kv_used_tokens", "kv_free_tokens", "kv_evictable_tokens"})
 _LOST_AFTER = 3
 """Unanswered looks in a row after which a server that was attached to counts as gone."""
 
@@ -125,15 +130,85 @@ def started(
         )
 
 
-def attached(url: str, engine: str | None, plan: Plan | None) -> Serving:
-    """A server that runs already, by what its metrics and info pages state.
+def attached(
+    url: str,
+    engine: str | None,
+    plan: Plan | None,
+    *,
+    log: Following | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Serving:
+    """A server that runs already, by what its metrics and info pages state, and its log where there is one.
 
-    Raises ServerRefused when it does not answer, BadInput when it does not say which engine it is or is another one
-    than the plan's.
+    With a log, waits for a server that still loads, and tells what it waits for. Raises ServerRefused when it does not
+    answer, EngineFailed when its log says that it will not, BadInput when it does not say which engine it is or is
+    another one than the plan's.
     """
-    seen = read_server(url, engine or (plan.engine.name if plan else None))
-    check = listing(seen) if plan is None else checked(plan, seen)
+    name = engine or (plan.engine.name if plan else None)
+    seen = read_server(url, name) if log is None else _awaited(url, name, log, tell)
+    remarks: tuple[str, ...] = ()
+    if log is not None:
+        seen, remarks = joined(log.observation(seen.engine), seen)
+    check = listing(_lasting(seen)) if plan is None else checked(plan, seen)
+    check = msgspec.structs.replace(check, remarks=(*check.remarks, *remarks))
     return Serving(url=base_url(url), engine=seen.engine, pid=None, log=None, plan=plan, check=check)
+
+
+def _lasting(seen: Observation) -> Observation:
+    """What does not change while the server works: the rest is for the line of status."""
+    return msgspec.structs.replace(
+        seen, seen=tuple(item for item in seen.seen if item.name not in _AT_WORK and not item.name.endswith("_total"))
+    )
+
+
+def _awaited(url: str, engine: str | None, log: Following, tell: Callable[[str], None]) -> Observation:
+    deadline, told = time.monotonic() + READY_SECONDS, ""
+    while True:
+        try:
+            return read_server(url, engine)
+        except ServerRefused as refusal:
+            if log.failing:
+                raise EngineFailed(f"{base_url(url)} does not serve: {log.failing}") from None
+            if time.monotonic() > deadline:
+                raise
+            if str(refusal) != told:
+                told = str(refusal)
+                tell(told)
+            time.sleep(_LOOK_AGAIN)
+
+
+def joined(logged: Observation, server: Observation) -> tuple[Observation, tuple[str, ...]]:
+    """What log and server state together, and a remark on each number that both state and not alike.
+
+    The log's line is kept where they agree, the server's word where they do not: the log may be an earlier start's.
+    """
+    stated = {item.name: item for item in server.seen}
+    remarks, doubted = [], set()
+    for name in sorted({item.name for item in logged.seen} & stated.keys()):
+        ours, theirs = logged.get(name), stated[name]
+        if ours is not None and _unlike(ours.value, theirs.value):
+            doubted.add(name)
+            remarks.append(
+                f"{name.replace('_', ' ')}: the log says {_shown(ours.value)} and the server {_shown(theirs.value)}:"
+                " it may be the log of another start"
+            )
+    seen = (
+        *(item for item in server.seen if item.name not in doubted),
+        *logged.seen,
+        *(stated[name] for name in doubted),
+    )
+    version = server.version or logged.version
+    return Observation(engine=server.engine, version=version, seen=seen), tuple(remarks)
+
+
+def _unlike(one: float | str, other: float | str) -> bool:
+    if isinstance(one, str) or isinstance(other, str):
+        return one != other and "auto" not in (one, other)
+    return abs(one - other) > 0.005 * max(abs(one), abs(other))
+
+
+def _shown(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:,.10g}"
 
 
 def watch(
@@ -142,11 +217,13 @@ def watch(
     tell: Callable[[Look, Look | None], None],
     *,
     address: str | None = None,
+    log: Following | None = None,
     pause: float = 2.0,
 ) -> None:
     """Looks at the metrics every `pause` seconds and tells the last two looks, until the server is gone.
 
-    `address` is the server's with the user name and password that it wants, which `serving` does not keep.
+    `address` is the server's with the user name and password that it wants, which `serving` does not keep. `log`, if
+    it is there, says why a server that was attached to is gone.
 
     Raises EngineFailed when the engine that was started dies, ServerRefused when the one attached to stops answering.
     Ends only by an exception: KeyboardInterrupt is how a person stops it.
@@ -159,7 +236,8 @@ def watch(
         words = read_words(address or serving.url, serving.engine)
         missed = missed + 1 if words is None else 0
         if server is None and missed >= _LOST_AFTER:
-            raise ServerRefused(f"{serving.url} has stopped answering; what it last said is above")
+            why = f": {log.failing}" if log is not None and log.failing else "; what it last said is above"
+            raise ServerRefused(f"{serving.url} has stopped answering{why}")
         if words is not None:
             now = Look(time.monotonic(), words)
             tell(now, before)

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from kvlab.core.about import About
 from kvlab.core.exposition import Sample, rows
 from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt, Model, Weights
@@ -284,4 +285,4 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """The flag that names the cache dtype, for advice."""
 
 
-Part = Engine | Planner | Launcher | LogReader | MetricMap | Failures | TokenPart | StatedArgs | Offloading
+Part = Engine | Planner | Launcher | LogReader | MetricMap | Failures | TokenPart | StatedArgs | Offloading | About

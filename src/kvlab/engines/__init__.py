@@ -8,6 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import TypeVar
 
+from kvlab.core.about import About
 from kvlab.core.engine import (
     Engine,
     Failures,
@@ -69,6 +70,11 @@ def log_reader(name: str) -> LogReader:
 def metric_map(name: str) -> MetricMap:
     """The engine's metric names."""
     return _part(name, "metrics", MetricMap)
+
+
+def about(name: str) -> About:
+    """The pages on which the engine describes itself."""
+    return _part(name, "about", About)
 
 
 def reading(name: str, pages: Mapping[str, str]) -> Reading:

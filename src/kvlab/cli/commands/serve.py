@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kvlab.core.plan import Plan
+    from kvlab.following import Following
     from kvlab.launch import Server
     from kvlab.serving import Look, Serving
 
@@ -28,7 +29,12 @@ _LINE_EVERY = 30.0
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", nargs="?", help="a Hub id, a folder, a config.json or a .gguf file")
     parser.add_argument("--port", type=count, help="where to listen (default: the engine's usual port), on loopback")
-    parser.add_argument("--log", metavar="FILE", help="where the engine's log goes (default: kvlab-ENGINE.log)")
+    parser.add_argument(
+        "--log",
+        metavar="FILE",
+        help="where the engine's log goes (default: kvlab-ENGINE.log); with --attach: the log to read beside the"
+        " server, - for standard input (kubectl logs -f POD | kvlab serve --attach URL --log -)",
+    )
     parser.add_argument("--print", action="store_true", help="print the command and start nothing")
     parser.add_argument(
         "--force", action="store_true", help="start though the plan does not fit, or others hold GPU memory"
@@ -104,13 +110,23 @@ def _serve(options: argparse.Namespace, plan: Plan) -> Answer:
 
 
 def _attach(options: argparse.Namespace, plan: Plan | None) -> Answer:
+    from kvlab.following import Following
     from kvlab.serving import attached
 
-    serving = attached(options.attach, None if plan is not None else options.engine, plan)
-    answer = _answer(serving)
-    if options.strict and not serving.check.agrees:
-        return answer._replace(exit_code=1)
-    return _stay(options, answer, serving, None)
+    name = options.engine if plan is None else plan.engine.name
+    with ExitStack() as stack:
+        log = None
+        if options.log is not None:
+            log = stack.enter_context(Following("-" if options.log == "-" else place(options.log, "log"), name))
+        serving = attached(options.attach, name, plan, log=log, tell=_waiting)
+        answer = _answer(serving)
+        if options.strict and not serving.check.agrees:
+            return answer._replace(exit_code=1)
+        return _stay(options, answer, serving, None, log)
+
+
+def _waiting(problem: str) -> None:
+    sys.stderr.write(f"waiting: {problem}\n")
 
 
 def _answer(serving: Serving) -> Answer:
@@ -126,14 +142,16 @@ def _answer(serving: Serving) -> Answer:
     return Answer(serving, show)
 
 
-def _stay(options: argparse.Namespace, answer: Answer, serving: Serving, server: Server | None) -> Answer:
+def _stay(
+    options: argparse.Namespace, answer: Answer, serving: Serving, server: Server | None, log: Following | None = None
+) -> Answer:
     """Says what was found, then a line of status until the server or the person ends it."""
     from kvlab.cli import deliver
     from kvlab.serving import watch
 
     deliver(answer, as_json=options.json, output=options.output)
     with _status() as tell:
-        watch(serving, server, tell, address=options.attach)
+        watch(serving, server, tell, address=options.attach, log=log)
     return answer
 
 
