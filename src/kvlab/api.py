@@ -66,17 +66,9 @@ def checked_flags(plan: Plan) -> Plan:
 
     A plan of another version than the installed one may well differ from it.
     """
-    from msgspec.structs import replace
+    from kvlab.flagcheck import doubted
 
-    from kvlab import flagcheck
-    from kvlab.core.model import Doubt
-
-    known = flagcheck.installed(plan)
-    if known is None:
-        return plan
-    text = "the engine installed here does not list this flag; it may be of another version"
-    found = [Doubt(flag, text) for flag in flagcheck.unknown(plan.launch.argv, known)]
-    return replace(plan, doubts=(*plan.doubts, *found)) if found else plan
+    return doubted(plan)
 
 
 def artefacts(plan: Plan | str | PathLike[str], folder: str | PathLike[str]) -> tuple[Path, ...]:
@@ -156,11 +148,9 @@ def diagnose(
     from kvlab.diagnosing import Asked
     from kvlab.diagnosing import diagnose as run
     from kvlab.request import stated
-    from kvlab.store import read
 
-    named = tuple(fspath(place(source, "scrape")) for source in sources)
-    model = plan if isinstance(plan, Plan) or plan is None else read(place(plan, "plan"), Plan, "plan")
-    return run(named, model, stated(Asked, asked, "diagnose"), on_count)
+    model = plan if isinstance(plan, Plan) or plan is None else place(plan, "plan")
+    return run(tuple(place(one, "scrape") for one in sources), model, stated(Asked, asked, "diagnose"), on_count)
 
 
 def bench(

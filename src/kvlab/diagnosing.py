@@ -59,9 +59,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def diagnose(
-    sources: tuple[str, ...], plan: Plan | None, asked: Asked, on_count: Callable[[int, int], None] | None = None
+    sources: tuple[str, ...],
+    plan: Plan | str | None,
+    asked: Asked,
+    on_count: Callable[[int, int], None] | None = None,
 ) -> Diagnosis:
-    """The verdict on a URL, one file or two. Raises BadInput and ServerRefused in one line."""
+    """The verdict on a URL, one file or two; `plan` may be a file. Raises BadInput and ServerRefused in one line."""
+    model = store.read(plan, Plan, "plan") if isinstance(plan, str) else plan
     if asked.engine is not None and asked.engine not in engines.names():
         raise BadInput(f"no engine called {asked.engine!r}; {nearest(asked.engine, engines.names())}")
     for name in ("seconds", "ttft_seconds", "tpot_seconds"):
@@ -73,7 +77,7 @@ def diagnose(
         Case(
             looks=_looks(sources, asked, on_count),
             objectives=Objectives(ttft_seconds=asked.ttft_seconds, tpot_seconds=asked.tpot_seconds),
-            plan=None if plan is None else planned(plan),
+            plan=None if model is None else planned(model),
             reuse_possible=possible.reuse.ideal.token_weighted if possible is not None and possible.reuse else None,
         )
     )

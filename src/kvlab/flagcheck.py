@@ -8,8 +8,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from kvlab import engines, store
 from kvlab.core.errors import BadInput
+from kvlab.core.model import Doubt
 from kvlab.core.plan import Plan
 
 _OPTION = re.compile(r"(?<![\w/-])--?[a-zA-Z][\w-]*")
@@ -104,3 +107,13 @@ def _ask(words: tuple[str, ...]) -> str:
         finally:
             late.cancel()
             end()
+
+
+def doubted(plan: Plan) -> Plan:
+    """The plan with a doubt for each flag that the engine installed here does not list; asks the engine once."""
+    known = installed(plan)
+    if known is None:
+        return plan
+    text = "the engine installed here does not list this flag; it may be of another version"
+    found = [Doubt(flag, text) for flag in unknown(plan.launch.argv, known)]
+    return replace(plan, doubts=(*plan.doubts, *found)) if found else plan

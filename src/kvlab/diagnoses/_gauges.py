@@ -191,6 +191,7 @@ def unseen(case: Case, word: str, what: str) -> str:
 
 
 def use_of(pool: Pool) -> str:
+    """The pool's use in words, with how many more fit where they are few."""
     share, more = used(pool) or 0.0, another(pool)
     text = f"{share:.0%} of the cache is in use{_at(pool)}"
     return text if more is None or more >= ROOM_FOR else f"{text}, and the rest holds {more:.1f} more of the same kind"
