@@ -14,7 +14,7 @@ from kvlab import engines, manifests, store
 from kvlab.core.engine import Gpu, Launcher
 from kvlab.core.errors import BadInput
 from kvlab.core.plan import Launch, Plan
-from kvlab.manifests import EVERYWHERE, FILES, LOOPBACK, RESOURCE, Container, Mounted
+from kvlab.manifests import EVERYWHERE, FILES, LOOPBACK, RESOURCE, Container, Disk, Mounted
 
 SCRIPT, COMPOSE, KUBERNETES = "launch.sh", "docker-compose.yaml", "kubernetes.yaml"
 _NODE = 8
@@ -23,6 +23,8 @@ _REACHED = (
     "# In the container the server listens to its whole network; outside, only this machine (the cluster) reaches it.\n"
 )
 _MODELS = "/models"
+OFFLOADED = "kv-offload"
+"""Where a disk tier lies that names no folder, as the engines' commands have it."""
 
 
 def artefacts(plan: Plan) -> dict[str, str]:
@@ -81,7 +83,7 @@ def _script(plan: Plan, missing: str | None) -> str:
     lines += [f"# no {COMPOSE} and {KUBERNETES}: {missing}"] if missing else []
     lines.append("set -eu")
     # Files that the command names lie beside the script.
-    lines += ['cd "$(dirname "$0")"'] if any(name in plan.launch.argv for name in plan.launch.files) else []
+    lines += ['cd "$(dirname "$0")"'] if _named_files(plan.launch) or plan.ask.offload_disk_gib is not None else []
     lines += [f"export {name}={shlex.quote(value)}" for name, value in plan.launch.env.items()]
     command = ""
     for word in plan.launch.argv:
@@ -115,15 +117,37 @@ def _container(plan: Plan) -> tuple[str | None, Container | None]:
     return None, Container(
         image=image.replace("{version}", plan.engine.version),
         argv=_inside(plan.launch, launcher, model),
-        env={name: value.replace(LOOPBACK, EVERYWHERE) for name, value in plan.launch.env.items()},
+        env={name: _value(value, plan.launch) for name, value in plan.launch.env.items()},
         port=launcher.default_port,
         ready_path=launcher.ready_path,
         vendor=vendor,
         gpus=gpus,
         model=model,
-        files=tuple(name for name in plan.launch.files if name in plan.launch.argv),
+        files=_named_files(plan.launch),
         cache_bytes=_weights(plan),
+        host_bytes=sum(line.bytes for line in plan.host if line.name == "host_needed"),
+        tier_bytes=sum(tier.bytes for tier in plan.tiers if tier.shared),
+        disk=_disk(plan),
     )
+
+
+def _named_files(launch: Launch) -> tuple[str, ...]:
+    """Files that the command or its environment names; the others only say the same in another form."""
+    return tuple(name for name in launch.files if name in (*launch.argv, *launch.env.values()))
+
+
+def _value(text: str, launch: Launch) -> str:
+    """A value of the environment as the container has it."""
+    return f"{FILES}/{text}" if text in launch.files else text.replace(LOOPBACK, EVERYWHERE)
+
+
+def _disk(plan: Plan) -> Disk | None:
+    """The folder of a disk tier, at the same place in the container; a relative one below its root."""
+    tier = next((tier for tier in plan.tiers if tier.kind == "disk"), None)
+    if tier is None:
+        return None
+    folder = plan.ask.offload_dir or OFFLOADED
+    return Disk(folder, os.path.normpath(f"/{folder}"), tier.bytes)
 
 
 def _gpu(plan: Plan) -> Gpu | None:

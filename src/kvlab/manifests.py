@@ -33,6 +33,15 @@ class Mounted(msgspec.Struct, frozen=True):
     """The model in the container."""
 
 
+class Disk(msgspec.Struct, frozen=True):
+    """The folder of a tier of the cache on disk."""
+
+    host: str
+    """As the plan names it; a relative one lies beside the files."""
+    inside: str
+    bytes: int
+
+
 class Container(msgspec.Struct, frozen=True, kw_only=True):
     """The command of a plan as it runs inside the engine's image."""
 
@@ -49,11 +58,27 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     """Files that the command names."""
     cache_bytes: int | None
     """Room for a downloaded model; None when the size of the weights is not known."""
+    host_bytes: int = 0
+    """What tiers of the cache take of the machine's memory."""
+    tier_bytes: int = 0
+    """How much of that lies in /dev/shm."""
+    disk: Disk | None = None
 
     @property
     def shared_memory(self) -> int:
-        """Bytes of /dev/shm: ranks talk through it (NCCL, vLLM's message queue), and Docker's 64 MiB are too few."""
-        return 2 * max(1, self.gpus) * GIB
+        """Bytes of /dev/shm: ranks talk through it (NCCL, vLLM's message queue), and Docker's 64 MiB are too few.
+
+        A tier that ranks share lies there as well.
+        """
+        return 2 * max(1, self.gpus) * GIB + ceil_div(self.tier_bytes, GIB) * GIB
+
+    @property
+    def reserved_memory(self) -> int | None:
+        """GiB of memory to ask the scheduler for, tiers and what ranks talk through; None without tiers.
+
+        Asked for, not a limit: weights pass through the same memory while they are read.
+        """
+        return ceil_div(self.host_bytes, GIB) + 2 * max(1, self.gpus) if self.host_bytes else None
 
 
 def compose(plan: Plan, name: str, container: Container) -> dict[str, Any]:
@@ -82,6 +107,13 @@ def compose(plan: Plan, name: str, container: Container) -> dict[str, Any]:
     else:
         device = {"driver": "nvidia", "count": container.gpus, "capabilities": ["gpu"]}
         service["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
+    if container.reserved_memory is not None:
+        resources = service.setdefault("deploy", {}).setdefault("resources", {})
+        resources.setdefault("reservations", {})["memory"] = f"{container.reserved_memory}gb"
+    if container.disk is not None:
+        host = container.disk.host if container.disk.host.startswith("/") else f"./{container.disk.host}"
+        volumes.append(f"{host}:{container.disk.inside}")
+        service["working_dir"] = "/"  # a relative folder is meant from here
     return {"name": name, "services": {plan.engine.name: service}}
 
 
@@ -131,6 +163,10 @@ def _pod_container(plan: Plan, container: Container, mounts: list[dict[str, Any]
         "periodSeconds": _PROBE_SECONDS,
     }
     token = {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}
+    resources: dict[str, Any] = {"limits": {RESOURCE[container.vendor]: container.gpus}}
+    if container.reserved_memory is not None:
+        resources["requests"] = {"memory": f"{container.reserved_memory}Gi"}
+    place = {"workingDir": "/"} if container.disk is not None else {}
     return {
         "name": plan.engine.name,
         "image": container.image,
@@ -141,7 +177,8 @@ def _pod_container(plan: Plan, container: Container, mounts: list[dict[str, Any]
             *({"name": key, "value": _unexpanded(value)} for key, value in container.env.items()),
         ],
         "ports": [{"name": "http", "containerPort": container.port}],
-        "resources": {"limits": {RESOURCE[container.vendor]: container.gpus}},
+        **place,
+        "resources": resources,
         "startupProbe": {**probe, "failureThreshold": _LOAD_SECONDS // _PROBE_SECONDS},
         "readinessProbe": probe,
         "volumeMounts": mounts,
@@ -167,4 +204,9 @@ def _volumes(name: str, container: Container) -> tuple[list[dict[str, Any]], lis
         claim = {"persistentVolumeClaim": {"claimName": f"{name}-cache"}}
         volumes.append({"name": "cache", **(claim if container.cache_bytes is not None else {"emptyDir": {}})})
         mounts.append({"name": "cache", "mountPath": CACHE})
+    if container.disk is not None:
+        limited = {"emptyDir": {"sizeLimit": f"{ceil_div(container.disk.bytes, GIB)}Gi"}}
+        named = {"hostPath": {"path": container.disk.host, "type": "DirectoryOrCreate"}}
+        volumes.append({"name": "offload", **(named if container.disk.host.startswith("/") else limited)})
+        mounts.append({"name": "offload", "mountPath": container.disk.inside})
     return volumes, mounts

@@ -89,6 +89,21 @@ def refuse_dirty(gpus: Sequence[LocalGpu]) -> None:
         )
 
 
+def refuse_little_memory(plan: Plan) -> None:
+    """Raises BadInput when this machine has less memory free than the tiers that were asked for take of it."""
+    if plan.ask.offload is None:
+        return
+    import psutil
+
+    needed = sum(line.bytes for line in plan.host if line.name.startswith(("tier_", "mooncake_", "reserve")))
+    free = int(psutil.virtual_memory().available)
+    if needed > free:
+        raise BadInput(
+            f"not started: --offload {plan.ask.offload} takes {gib(needed)} of this machine's memory, and {gib(free)}"
+            " are free; lower --offload-gib, or go on with --force"
+        )
+
+
 def make_room(plan: Plan, log: Path, port: int | None) -> None:
     """Readies the place of a log before the plan's engine is started: what lies there is kept as NAME.old.
 

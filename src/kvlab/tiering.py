@@ -69,11 +69,11 @@ def _host(
 ) -> tuple[LedgerLine, ...]:
     """The machine's own memory line by line; empty when nothing is known to be needed of it."""
     gpu, has = deployment.gpu, deployment.ask.host_gib
-    if not needs and has is None:
+    if not needs:
         return ()
     on_cpu = gpu is not None and gpu.name == "cpu"
     if on_cpu:
-        held = [_line(line.name, -line.bytes, line.because) for line in ledger if line.bytes < 0]
+        held = [_taken(line) for line in ledger if line.bytes < 0]
         pool = carved.capacity.pool_bytes if carved.capacity is not None else 0
         needs = (*(line for line in held if line.name != "left_free"), _line("pool", pool, "the cache itself"), *needs)
     whole = sum(line.bytes for line in needs)
@@ -83,6 +83,11 @@ def _host(
     elif on_cpu and gpu is not None:
         lines += _left(gpu.usable_bytes, whole, f"{gpu.title}: {size(gpu.usable_bytes)}")
     return tuple(lines)
+
+
+def _taken(line: LedgerLine) -> LedgerLine:
+    """A line of the device's ledger as an amount that is needed."""
+    return replace(line, bytes=-line.bytes, low=-line.high, high=-line.low)
 
 
 def _left(memory: int, whole: int, because: str) -> list[LedgerLine]:

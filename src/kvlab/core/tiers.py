@@ -29,6 +29,8 @@ class Tier(msgspec.Struct, frozen=True, kw_only=True):
     """Requests of the planned context that the tier holds beside those on the GPU."""
     granularity: int | None
     """Tokens of the smallest piece that is found again: a shorter shared prefix is computed anew. None: not known."""
+    shared: bool = False
+    """Whether it lies in /dev/shm, which must be as large."""
     flag: str
     """What the size becomes in the engine's own words and unit."""
     because: str

@@ -22,6 +22,7 @@ from kvlab.reporting.terminal_parts import (
 )
 from kvlab.reporting.terminal_sizing import sizing
 from kvlab.reporting.terminal_speed import speed
+from kvlab.reporting.terminal_tiers import tiers
 
 _CONTEXT_DTYPES = 3
 """Cache dtypes that fit beside each other on 80 columns."""
@@ -43,6 +44,7 @@ def plan(value: Plan) -> RenderableType:
         parts += [heading(f"Memory of {planned.place(value)}"), _ledger(value.ledger)]
         guesses = planned.replaceable(value)
         parts += [note(guesses)] if guesses else []
+    parts += tiers(value)
     if value.alternatives and value.capacity is not None and roomy:
         parts += [
             heading(f"The same pool with another cache dtype ({planned.of_alternatives(value)})"),

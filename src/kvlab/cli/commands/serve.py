@@ -92,10 +92,11 @@ def _print(options: argparse.Namespace, plan: Plan) -> Answer:
 
 def _serve(options: argparse.Namespace, plan: Plan) -> Answer:
     from kvlab.detect import local_gpus
-    from kvlab.serving import make_room, refuse_dirty, refuse_short, started
+    from kvlab.serving import make_room, refuse_dirty, refuse_little_memory, refuse_short, started
 
     if not options.force:
         refuse_short(plan)
+        refuse_little_memory(plan)
         if plan.ask.gpu != "cpu":
             refuse_dirty(local_gpus())
     log = Path(f"kvlab-{plan.engine.name}.log" if options.log is None else place(options.log, "log"))

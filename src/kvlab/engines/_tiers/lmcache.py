@@ -82,4 +82,5 @@ def _tier(ask: Ask, size: tuple[str, str], token_bytes: int | None, context: int
 
 def flag_of(name: str, value: str | None) -> Flag:
     """The flag that turns LMCache on."""
-    return Flag(name, value, "LMCache keeps what leaves the GPU; its sizes, of each rank, are in the file")
+    because = "the package lmcache, which keeps what leaves the GPU; its sizes, of each rank, are in its file"
+    return Flag(name, value, because)

@@ -58,6 +58,7 @@ def _tiers(deployment: Deployment, carved: Carved) -> Tiered:
     per_token = carved.kv.bytes_per_token
     tokens = mib * MIB // per_token if plain and per_token else None
     default = "" if asked is not None else ", llama.cpp's default: up to that much, unasked"
+    extra = "" if plain else ", with checkpoints of windows and states, larger than their tokens"
     tier = Tier(
         name="cache-ram",
         kind="host",
@@ -67,19 +68,13 @@ def _tiers(deployment: Deployment, carved: Carved) -> Tiered:
         requests=requests(tokens, carved.context),
         granularity=1 if plain else None,
         flag=f"--cache-ram {mib}",
-        because=f"MiB of the whole server{default}; whole states of prompts that leave their slots",
+        because=f"MiB of the whole server{default}; whole states of prompts that leave their slots{extra}",
     )
-    expects, doubts = [], []
+    expects = []
     if asked is not None:
         expects.append(exactly("offload_size_bytes", tier.bytes, "bytes", 0.5 * MIB, "--cache-ram, in whole MiB"))
-    if asked is not None and not plain:
-        text = (
-            "prompts of a model with windows or states are saved with checkpoints of them (--ctx-checkpoints), each"
-            " larger than its tokens: how many fit is not computed"
-        )
-        doubts.append(Doubt("cache-ram", text))
     needs = need("tier_cache_ram", tier.bytes, f"{tier.flag}: up to {size(tier.bytes)}{default}")
-    return Tiered(tiers=(tier,), needs=(needs,), expects=tuple(expects), doubts=tuple(doubts))
+    return Tiered(tiers=(tier,), needs=(needs,), expects=tuple(expects))
 
 
 def flags(ask: Ask) -> list[Flag]:

@@ -50,7 +50,10 @@ def flags(ask: Ask) -> list[Flag]:
     if ask.offload is None:
         return []
     config: dict[str, object] = {"kv_connector": KINDS[ask.offload], "kv_role": "kv_both"}
-    because = "the connector that stores what leaves the GPU and finds it again"
+    because = (
+        f"the store that keeps what leaves the GPU; it needs a running mooncake_master at {MASTER}, and the package"
+        " mooncake-transfer-engine"
+    )
     if ask.offload == "native":
         config["kv_connector_extra_config"] = {
             "spec_name": "TieringOffloadingSpec",

@@ -17,7 +17,7 @@ from kvlab.engines._tiers import lmcache
 from kvlab.engines._tiers.asked import disk_gib, exactly, folder, need, printed_gib, ranks, requests, whole
 from kvlab.engines.vllm.carving import Carving, carving
 from kvlab.engines.vllm.connectors import MANAGER_SINCE, turns_manager_off
-from kvlab.engines.vllm.offload import MASTER, MOONCAKE_FILE, STAGING, flag_gib, latent, segment
+from kvlab.engines.vllm.offload import MOONCAKE_FILE, STAGING, flag_gib, latent, segment
 from kvlab.engines.vllm.platform import on_cpu
 from kvlab.engines.vllm.versions import Release, release
 
@@ -91,6 +91,7 @@ def _native(deployment: Deployment, plan: Carving) -> tuple[tuple[Tier, ...], tu
         tokens=tokens,
         requests=requests(tokens, plan.context),
         granularity=per_block,
+        shared=True,
         flag=f"--kv-offloading-size {flag_gib(ask)}",
         because=f"GiB {how}{whole(size, ask)}, a region of /dev/shm; whole blocks of {per_block} tokens",
     )
@@ -186,9 +187,6 @@ def _doubts(deployment: Deployment, carved: Carved, plan: Carving) -> list[Doubt
     if kind == "native" and ask.offload_disk_gib is not None:
         text = "vLLM's file tier deletes nothing: bound the folder by a file system or a quota of --offload-disk-gib"
         found.append(Doubt("offload-disk-gib", text))
-    if kind == "mooncake":
-        text = f"needs a running mooncake_master at {MASTER} and the package mooncake-transfer-engine"
-        found.append(Doubt("offload", text))
     return [*found, *_manager(deployment, carved)]
 
 
