@@ -14,7 +14,7 @@ _LARGE = 0.2
 
 def explained(case: Case, code: str, change: float, text: str, *, stated: bool = False) -> Reason | None:
     """The reason by which the pool is larger by `change` bytes; None when it accounts for little of the difference."""
-    off = case.pool_off() if any(row.name == "kv_pool_bytes" for row in case.open) else None
+    off = case.pool_off()
     if off is None or change * off <= 0 or abs(change) < _LARGE * abs(off):
         return None
     exact = abs(change - off) <= _PRINTED

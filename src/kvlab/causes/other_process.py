@@ -7,7 +7,7 @@ plan leaves to others; the pool is smaller by about as much.
 from __future__ import annotations
 
 from kvlab.causes._bytes import explained
-from kvlab.core.cause import Case, Cause
+from kvlab.core.cause import Case, Cause, Guess
 from kvlab.core.check import Reason
 from kvlab.core.units import GIB, gib
 
@@ -15,16 +15,31 @@ _OWN = GIB
 """What the driver and the engine's own context hold before anything is loaded."""
 
 
-def _test(case: Case) -> Reason | None:
+def _held(case: Case) -> tuple[float, str] | None:
+    """Bytes that were taken before the start, and the line's numbers in words."""
     free, whole = case.observation.hint("free_at_start_bytes"), case.planned("gpu_memory")
     if free is None or whole is None or isinstance(free.value, str):
         return None
     held = whole - free.value - (case.planned("others") or 0)
     if held <= _OWN or (case.pool_off() or 0) >= 0:
         return None
-    text = f"{gib(free.value)} of the GPU's {gib(whole)} were free at the start: another process held {gib(held)}"
-    more = f"{text}; stop it, or plan beside it with --share {held / GIB:.1f}GiB"
-    return explained(case, "gpu_memory", -held, more, stated=True)
+    text = (
+        f"{gib(free.value)} of the GPU's {gib(whole)} were free at the start: another process held {gib(held)}, or it"
+    )
+    return held, f"{text} is a smaller GPU; stop that process, or plan beside it with --share {held / GIB:.1f}GiB"
 
 
-CAUSE = Cause(test=_test)
+def _guesses(case: Case) -> tuple[Guess, ...]:
+    found = _held(case)
+    if found is None:
+        return ()
+    share = round(found[0] / GIB + (case.plan.ask.share_gib or 0), 2)
+    return (Guess(changes={"share_gib": share}, text=found[1]),)
+
+
+def _test(case: Case) -> Reason | None:
+    found = _held(case)
+    return None if found is None else explained(case, "gpu_memory", -found[0], found[1], stated=True)
+
+
+CAUSE = Cause(test=_test, guesses=_guesses)

@@ -7,18 +7,19 @@ nothing.
 from __future__ import annotations
 
 from kvlab.core.cause import Case, Cause, Guess
+from kvlab.core.follows import stated_pool
 from kvlab.core.units import GIB
 
 
 def _guesses(case: Case) -> tuple[Guess, ...]:
-    pool = case.observation.get("kv_pool_bytes")
-    if pool is None or isinstance(pool.value, str) or case.row("kv_pool_bytes") is None:
+    stated, off = stated_pool(case.observation), case.pool_off()
+    if stated is None or off is None:
         return ()
-    size = pool.value / GIB
+    size = stated[0] / GIB
     if case.plan.ask.pool_gib is not None:
         text = f"the plan takes a pool of {case.plan.ask.pool_gib:g} GiB as given, the log has {size:.4g}: plan with"
         return (Guess(changes={"pool_gib": size}, text=f"{text} --pool-gib {size:.4g}"),)
-    if not any(words in pool.line for words in ("as specified", "Explicitly set")):
+    if case.observation.given_pool is None:
         return ()
     text = f"the log's pool of {size:.4g} GiB was given to the engine: plan with --pool-gib {size:.4g}"
     return (Guess(changes={"pool_gib": size}, text=text),)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from kvlab.core.check import CheckRow, Reason
+from kvlab.core.follows import pool_off
 from kvlab.core.observation import Observation, Value
 from kvlab.core.plan import Plan
 
@@ -42,9 +43,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         return abs(found[0]) if found else None
 
     def pool_off(self) -> float | None:
-        """Bytes by which the log's pool is larger than the planned one; None when it agrees or is not stated."""
-        pool = self.row("kv_pool_bytes")
-        return pool.difference if pool is not None else None
+        """Bytes by which the log's pool is larger than planned; None when it agrees, is not stated or is explained."""
+        return pool_off(self.plan, self.observation, {row.name: row for row in self.open})
 
 
 class Guess(msgspec.Struct, frozen=True, kw_only=True):

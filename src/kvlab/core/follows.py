@@ -31,15 +31,40 @@ def follows(plan: Plan, observation: Observation, rows: Iterable[CheckRow]) -> d
     A row that no arithmetic traces has none.
     """
     differing = {row.name: row for row in rows if row.verdict == "differs"}
-    roots = _roots(plan, observation, differing.get("kv_pool_bytes"))
+    roots = _roots(plan, observation, pool_off(plan, observation, differing))
     return {name: _of(plan, observation, row, differing, roots) for name, row in differing.items()}
+
+
+def stated_pool(observation: Observation) -> tuple[float, tuple[str, ...]] | None:
+    """Bytes of the pool on one rank, and the rows that state them; None when the log does not say.
+
+    SGLang states keys and values instead, which are all of it where no state and no window has a pool of its own.
+    """
+    rows = ("kv_pool_bytes",)
+    if observation.get("kv_pool_bytes") is None:
+        apart = ("kv_conv_bytes", "kv_ssm_bytes", "kv_window_tokens", "draft_kv_bytes")
+        if observation.engine != "sglang" or any(observation.get(name) is not None for name in apart):
+            return None
+        rows = ("kv_k_bytes", "kv_v_bytes") if observation.get("kv_k_bytes") is not None else ("kv_bytes",)
+    found = [observation.get(name) for name in rows]
+    sizes = [float(seen.value) for seen in found if seen is not None and not isinstance(seen.value, str)]
+    return (sum(sizes), rows) if len(sizes) == len(rows) and sum(sizes) > 0 else None
+
+
+def pool_off(plan: Plan, observation: Observation, differing: Mapping[str, CheckRow]) -> float | None:
+    """Bytes by which the log's pool is larger than the planned one; None when it agrees, or is not stated."""
+    stated = stated_pool(observation)
+    if stated is None or plan.capacity is None or not any(name in differing for name in stated[1]):
+        return None
+    return stated[0] - plan.capacity.pool_bytes
 
 
 def _of(
     plan: Plan, observation: Observation, row: CheckRow, differing: Mapping[str, CheckRow], roots: tuple[str, ...]
 ) -> tuple[str, ...]:
     name = row.name
-    if name == "kv_pool_bytes":
+    stated = stated_pool(observation)
+    if stated is not None and name in stated[1]:
         return (POOL, *roots)
     if name.startswith("weights_"):
         return ("weights",)
@@ -50,7 +75,7 @@ def _of(
         return (line,)
     if name not in _OF_POOL:
         return ()
-    pool = differing.get("kv_pool_bytes")
+    off = pool_off(plan, observation, differing)
     whole, got = pool_ratio(plan, observation), ratio(row)
     if whole is None:
         return _without_pool(row, differing)
@@ -60,7 +85,7 @@ def _of(
     capacity = plan.capacity
     other = blocks is not None and capacity is not None and blocks.value != capacity.block_size
     near = (PER_TOKEN, BLOCK) if other else (PER_TOKEN,)
-    return (*near, POOL, *roots) if pool is not None else near
+    return (*near, POOL, *roots) if off is not None else near
 
 
 def _without_pool(row: CheckRow, differing: Mapping[str, CheckRow]) -> tuple[str, ...]:
@@ -82,12 +107,12 @@ def ratio(row: CheckRow) -> float | None:
 
 def pool_ratio(plan: Plan, observation: Observation) -> float | None:
     """The log's pool over the planned one; None when one of them is not stated."""
-    seen = observation.get("kv_pool_bytes")
+    stated = stated_pool(observation)
     planned = plan.capacity.pool_bytes if plan.capacity is not None else 0
-    if seen is None or isinstance(seen.value, str) or seen.value <= 0 or planned <= 0:
+    if stated is None or planned <= 0:
         return None
     # A pool that was given is printed rounded: the same one is no other.
-    return 1.0 if abs(seen.value - planned) <= _PRINTED else seen.value / planned
+    return 1.0 if abs(stated[0] - planned) <= _PRINTED else stated[0] / planned
 
 
 def slack(plan: Plan, row: CheckRow) -> float:
@@ -128,9 +153,8 @@ def parts(plan: Plan, observation: Observation) -> dict[str, float]:
     return found
 
 
-def _roots(plan: Plan, observation: Observation, pool: CheckRow | None) -> tuple[str, ...]:
+def _roots(plan: Plan, observation: Observation, off: float | None) -> tuple[str, ...]:
     """What the pool's difference comes from: lines that the log states otherwise, then those that it does not state."""
-    off = pool.difference if pool is not None else None
     if not off:
         return ()
     stated = parts(plan, observation)

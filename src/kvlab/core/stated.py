@@ -64,9 +64,9 @@ def reversed_truth(text: str) -> Value:
 
 
 def whole_number(text: str) -> Value:
-    """A number as the word that a flag takes."""
+    """A number as the word that a flag takes; 0 is the same as none."""
     value = literal(text)
-    return value if value is None else str(value) if isinstance(value, int | float) else ABSENT
+    return str(value) if isinstance(value, int | float) and value else ABSENT if isinstance(value, str) else None
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True):

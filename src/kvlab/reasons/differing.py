@@ -71,6 +71,8 @@ def _version(observation: Observation) -> list[Setting]:
 
 def option(name: str, value: Value) -> str:
     """How kvlab plan is asked for a setting."""
+    if name == "share_gib" and value is not None:
+        return f"--share {value}GiB"
     if name in Ask.__struct_fields__:
         flag = name.replace("_", "-")
         if isinstance(value, bool):
@@ -80,7 +82,9 @@ def option(name: str, value: Value) -> str:
 
 
 def _shown(value: Value) -> str:
-    return "true" if value is True else "false" if value is False else str(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def told(item: Differing) -> str:

@@ -12,7 +12,7 @@ from kvlab import engines
 from kvlab.core.cause import Changes
 from kvlab.core.check import CheckRow, compare
 from kvlab.core.errors import KvlabError
-from kvlab.core.follows import POOL
+from kvlab.core.follows import POOL, stated_pool
 from kvlab.core.observation import Observation, Value
 from kvlab.core.plan import Ask, Expected, Plan
 from kvlab.core.units import GIB
@@ -116,6 +116,7 @@ class Replanner:
 
     def __init__(self, plan: Plan, observation: Observation, loaded: Loaded) -> None:
         self._plan, self._observation, self._loaded = plan, observation, loaded
+        self._pool = stated_pool(observation)
         normal = engines.stated_args(plan.engine.name).normal
         self.ask = _own(normal(plan) if normal is not None else plan.ask)
         self._known: dict[str, tuple[CheckRow, ...] | None] = {}
@@ -146,16 +147,19 @@ class Replanner:
         again = self._made(ask)
         if again is None:
             return None
-        seen = self._observation.get("kv_pool_bytes")
-        if seen is not None and not isinstance(seen.value, str) and any(line.name == POOL for line in again.ledger):
+        if self._pool is not None and any(line.name == POOL for line in again.ledger):
+            size, named = self._pool
+            rounding = _PRINTED * len(named)
+            if ask.pool_gib is not None and abs(ask.pool_gib - size / GIB) <= rounding:
+                return compare(again, self._observation).rows  # the one that was given, to the byte
             ends = [
-                self._made(msgspec.structs.replace(ask, pool_gib=max(1e-6, seen.value / GIB + end)))
-                for end in (0.0, -_PRINTED, _PRINTED)
+                self._made(msgspec.structs.replace(ask, pool_gib=max(1e-6, size / GIB + end)))
+                for end in (0.0, -rounding, rounding)
             ]
             if ends[0] is not None:
                 others = [end.expects for end in ends[1:] if end is not None]
-                rows = tuple(_within(row, others) for row in ends[0].expects if row.name != "kv_pool_bytes")
-                pool = tuple(row for row in again.expects if row.name == "kv_pool_bytes")
+                rows = tuple(_within(row, others) for row in ends[0].expects if row.name not in named)
+                pool = tuple(row for row in again.expects if row.name in named)
                 again = msgspec.structs.replace(again, expects=(*pool, *rows))
         return compare(again, self._observation).rows
 

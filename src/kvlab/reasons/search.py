@@ -9,14 +9,14 @@ import msgspec
 from kvlab import causes, engines
 from kvlab.core.cause import GUESSES, Case, Cause, Changes, Guess
 from kvlab.core.check import Check, CheckRow, Reason
-from kvlab.core.follows import follows
+from kvlab.core.follows import follows, pool_off, stated_pool
 from kvlab.core.observation import Observation, Value
 from kvlab.core.plan import Plan
 from kvlab.reasons.differing import Differing, differing, option, told
 from kvlab.reasons.replan import Replanner, alike
 
+_DIGITS = 0.02
 _SURE = ("exact", "stated", "possible")
-_ROW_OF_POOL = "kv_pool_bytes"
 
 
 class Search:
@@ -26,6 +26,9 @@ class Search:
         self.found, self.plan, self.observation, self.again = found, plan, observation, again
         self.differing = tuple(row for row in found.rows if row.verdict == "differs")
         self.names = frozenset(row.name for row in self.differing)
+        stated = stated_pool(observation)
+        self.pool = frozenset(stated[1] if stated is not None else ())
+        """The rows that state the pool."""
         self.shares = follows(plan, observation, found.rows)
         self.settings = differing(plan, observation)
         self.remarks: list[str] = []
@@ -66,8 +69,9 @@ class Search:
         """Reasons that a line states, and the names of the rows that they leave unexplained."""
         left = set(self.names)
         if self.again is None:
-            # What a request leaves to the engine may well be what the engine states.
-            said = [item for item in self.settings if item.planned is not None and item.code != "engine_version"]
+            # What one of the two leaves to the engine's default may well be what the other states.
+            both = [item for item in self.settings if item.planned is not None and item.setting.value is not None]
+            said = [item for item in both if item.code != "engine_version"]
             return [self._unproven(item) for item in said], left
         useful = [item for item in self.settings if self.again.rows(_changes([item])) is not None]
         every = self._agreeing(_changes(useful))
@@ -86,8 +90,7 @@ class Search:
         return reasons, left - every
 
     def _counts(self, item: Differing) -> bool:
-        pool = next((row for row in self.differing if row.name == _ROW_OF_POOL), None)
-        smaller = pool is not None and (pool.difference or 0) < 0
+        smaller = (pool_off(self.plan, self.observation, {row.name: row for row in self.differing}) or 0) < 0
         return causes.cause(item.code).unplanned and smaller and not alike(item.setting.value, None)
 
     def _rows(self, changes: Changes) -> dict[str, CheckRow]:
@@ -98,7 +101,7 @@ class Search:
         """Rows that differ in the plan and agree with these changes. What follows the pool counts only with it."""
         rows = self._rows(changes)
         agree = {name for name in self.names if name in rows and rows[name].verdict == "agrees"}
-        if _ROW_OF_POOL in self.names and _ROW_OF_POOL not in agree:
+        if self.pool & self.names and not self.pool & agree:
             as_planned = self._rows({})
             agree -= {name for name in agree if as_planned[name].verdict == "agrees"} if as_planned else set()
         return agree
@@ -119,7 +122,13 @@ class Search:
         others = [other for other in self.needed if other is not item]
         ours = self._agreeing(_changes(self.needed)) - self._agreeing(_changes(others))
         names = tuple(row.name for row in self.differing if row.name in ours)
-        return Reason(code=item.code, text=told(item), certainty="exact" if whole else "stated", explains=names)
+        exact = whole and self._sharp(_changes(self.needed), ours)
+        return Reason(code=item.code, text=told(item), certainty="exact" if exact else "stated", explains=names)
+
+    def _sharp(self, changes: Changes, names: Iterable[str]) -> bool:
+        """Whether a row of those agrees to the printed digits, and not only within the range of an estimate."""
+        rows = self._rows(changes)
+        return any(name in rows and _narrow(rows[name]) for name in names)
 
     def _unproven(self, item: Differing) -> Reason:
         ours = [row.name for row in self.differing if item.code == "context" and "server runs" in _because(row)]
@@ -130,7 +139,7 @@ class Search:
 
     def _tested(self, case: Case) -> list[Reason]:
         found = [found for _, cause in self._causes() if cause.test and (found := cause.test(case))]
-        sure = any(_ROW_OF_POOL in reason.explains for reason in found)
+        sure = any(reason.certainty != "possible" for reason in found)
         return [reason for reason in found if not (sure and reason.certainty == "possible")]
 
     def _causes(self) -> list[tuple[str, Cause]]:
@@ -154,14 +163,15 @@ class Search:
             return reasons, left
         alone = len({code for code, _, _ in best}) == 1
         changes = {**stated, **best[0][1].changes}
+        sharp = self._sharp(changes, best[0][2])
         if alone and self._whole(changes):
             self._with_that(changes)
-            reasons = [_exact(reason) if reason.explains else reason for reason in reasons]
+            reasons = [_exact(reason) if reason.explains and sharp else reason for reason in reasons]
         guessed = [
             Reason(
                 code=code,
                 text=guess.text if alone else f"{guess.text} (another cause gives the same numbers)",
-                certainty="exact" if alone else "possible",
+                certainty=("exact" if sharp else "stated") if alone else "possible",
                 explains=tuple(row.name for row in self.differing if row.name in gained),
             )
             for code, guess, gained in (best[:1] if alone else best)
@@ -184,7 +194,7 @@ class Search:
             lacks.append(f"the log does not state the engine's arguments ({part.where})")
         if self.observation.version is None and self.plan.engine.name == "vllm":
             lacks.append("it does not name its release")
-        if _ROW_OF_POOL in self.names and self.observation.get("weights_bytes") is None:
+        if self.pool & self.names and self.observation.get("weights_bytes") is None:
             lacks.append("it does not state what the weights took")
         tells = f"; {'; '.join(lacks)}" if lacks else ""
         return [f"unexplained: {', '.join(open_rows)}: nothing that the log states accounts for it{tells}"]
@@ -197,6 +207,13 @@ class Search:
         return msgspec.structs.replace(
             row, follows_from=self.shares.get(row.name, ()), causes=ours, likely_because=because
         )
+
+
+def _narrow(row: CheckRow) -> bool:
+    """Whether a row was planned exactly, but for the digits that the log leaves out of the pool."""
+    if row.low is None or row.high is None or not isinstance(row.planned, int | float):
+        return True
+    return row.high - row.low <= _DIGITS * abs(row.planned)
 
 
 def _exact(reason: Reason) -> Reason:
