@@ -101,7 +101,7 @@ def _start(plan: Plan, observation: Observation) -> Start:
     pool = observation.get("kv_pool_bytes")
     if pool is None or isinstance(pool.value, str):
         raise BadInput("the log states no memory for the cache, so there is nothing to learn; give a start-up log")
-    if "as specified" in pool.line or "Explicitly set" in pool.line:
+    if observation.given_pool is not None:
         raise BadInput("the log's pool was given to the engine, so it says nothing about the rest of the memory")
     room = _room(plan)
     weights = observation.get("weights_bytes")

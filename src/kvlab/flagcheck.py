@@ -42,7 +42,7 @@ def installed(plan: Plan, *, run: bool = True) -> frozenset[str] | None:
     """
     launcher = engines.launcher(plan.engine.name)
     program = launcher.binary(plan.ask)
-    if program is None or not launcher.help_words or "-m" in program:  # an embedded server has no list of its own
+    if program is None or not launcher.help_words or set(program) & set(launcher.unlisted):
         return None
     kept = _kept(plan.engine.name, program[0])
     if kept is not None and kept.is_file():

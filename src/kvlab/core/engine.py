@@ -168,6 +168,8 @@ class Launcher(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it downloads a model by its Hub id; else the model must be on the machine."""
     help_words: tuple[str, ...] = ()
     """What makes the program print its options; empty when it takes none."""
+    unlisted: tuple[str, ...] = ()
+    """Programs (words that `binary` may answer) that stand in for it and print no options."""
 
 
 class LogReader(msgspec.Struct, frozen=True, kw_only=True):

@@ -60,6 +60,13 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
         """The last statement of that name; None when it was not seen."""
         return next((item for item in reversed(self.seen) if item.name == name), None)
 
+    @property
+    def given_pool(self) -> Seen | None:
+        """The line in which the engine says that it was given its pool (`pool_given`); None when it sized it itself."""
+        pool = self.get("kv_pool_bytes")
+        given = [item for item in self.seen if item.name == "pool_given"]
+        return next((item for item in given if pool is not None and item.line_number == pool.line_number), None)
+
     def hint(self, name: str) -> Seen | None:
         """The last of that name among what was told."""
         return next((item for item in reversed(self.told) if item.name == name), None)

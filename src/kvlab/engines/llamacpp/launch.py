@@ -12,6 +12,7 @@ from kvlab.engines.llamacpp.tiers import flags as offload_flags
 
 EMBEDDED = "embedded"
 """`--engine-arg embedded=true`: use the xllamacpp wheel even when a llama-server is on PATH."""
+_EMBEDDED_SERVER = "kvlab.engines.llamacpp.embedded"
 
 
 def _command(deployment: Deployment, carved: Carved, source: str) -> Launch:
@@ -81,7 +82,7 @@ def _binary(ask: Ask) -> tuple[str, ...] | None:
     if path and ask.arg(EMBEDDED) is None:
         return (path,)
     if find_spec("xllamacpp") is not None:
-        return (sys.executable, "-m", "kvlab.engines.llamacpp.embedded")
+        return (sys.executable, "-m", _EMBEDDED_SERVER)
     return None
 
 
@@ -97,4 +98,5 @@ LAUNCHER = Launcher(
     },
     image_program="/app/llama-server",
     help_words=("--help",),
+    unlisted=(_EMBEDDED_SERVER,),
 )

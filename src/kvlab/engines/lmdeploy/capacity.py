@@ -181,11 +181,10 @@ def _expects(deployment: Deployment, engine: Backend, size: int, capacity: Capac
         return tuple(rows)
     if not blocks_printed:
         rows.append(_row("kv_pool_bytes", capacity.pool_bytes, "bytes", "the ratio of the free memory", 0.005 * MIB))
-    because = "blocks over those of one request; LMDeploy does not print it"
+        return tuple(rows)
     rows += [
         _row("num_gpu_blocks", capacity.num_blocks, "blocks", "the pool over the bytes of one block", 0.5),
         _row("kv_tokens", capacity.tokens, "tokens", "blocks x tokens of a block", 0.5),
-        _row("max_concurrency", capacity.max_concurrency, "requests", because, 0.005),
     ]
     return tuple(rows)
 

@@ -157,7 +157,6 @@ def _expects(
     rows += [
         _exact("kv_tokens", capacity.tokens, "tokens", f"whole blocks of {block} tokens that the pool holds", 0.5),
         _exact("num_gpu_blocks", capacity.num_blocks, "blocks", "tokens of the pool over tokens_per_block", 0.5),
-        _exact("max_concurrency", capacity.max_concurrency, "requests", "not printed: blocks over a request's", 0.005),
     ]
     if storage.name != "nvfp4":  # whether the line counts the scales is not known
         size = capacity.tokens * per_token

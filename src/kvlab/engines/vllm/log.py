@@ -26,6 +26,9 @@ _SAID = (
     Said("kv_pool_bytes", "bytes", re.compile(rf"reserved {_X} GiB memory for KV Cache as specified"), GIB),
     # "Explicitly set (1.0/9.96) GiB for KV cache on node 0." and "Auto set (...)" (CPU)
     Said("kv_pool_bytes", "bytes", re.compile(rf"(?:Explicitly|Auto) set \({_X}/[\d.]+\) GiB for KV cache"), GIB),
+    # The same lines: this pool was asked for, so it says nothing about the memory
+    Said("pool_given", "word", re.compile(r"memory for KV Cache (as specified) by ")),
+    Said("pool_given", "word", re.compile(r"\b(Explicitly set) \([\d.]+/[\d.]+\) GiB for KV cache")),
     # "the rest of the memory reserved for KV Cache is 1.57GiB." (V0), "kv_cache_size=3.81GiB" (V0 to 0.6)
     Said("kv_pool_bytes", "bytes", re.compile(rf"reserved for KV Cache is {_X}GiB"), GIB),
     Said("kv_pool_bytes", "bytes", re.compile(rf"\bkv_cache_size={_X}GiB"), GIB),
