@@ -89,14 +89,17 @@ def check(
     plan: str | PathLike[str] | Plan | None = None,
     engine: str | None = None,
     learn: bool = False,
+    source: str | PathLike[str] | None = None,
 ) -> Check:
     """The engine's log, or a running server's URL, against a plan (a value, or a file of `kvlab plan --json`).
 
-    Without a plan: what it says. `learn` also writes what the start really took to the calibration file, for the next
-    plan of that engine, release and GPU. Raises BadInput for a log that no known engine wrote, or that teaches nothing,
-    ServerRefused for a server that does not answer.
+    Without a plan: what it says. What differs is planned again with the settings that the log states, and its causes
+    are named; `source` is the plan's model, where it is not found from the plan. `learn` also writes what the start
+    really took to the calibration file, for the next plan of that engine, release and GPU. Raises BadInput for a log
+    that no known engine wrote, or that teaches nothing, ServerRefused for a server that does not answer.
     """
-    from kvlab.core.check import compare, listing
+    from kvlab.core.check import listing
+    from kvlab.reasons import checked
     from kvlab.store import read
 
     planned = plan if isinstance(plan, Plan) or plan is None else read(place(plan, "plan"), Plan, "plan")
@@ -105,14 +108,15 @@ def check(
     observation = _observe(place(log, "log"), engine or (planned.engine.name if planned else None))
     if planned is None:
         return listing(observation)
-    found = compare(planned, observation)
+    near = None if isinstance(plan, Plan) or plan is None else str(Path(plan).parent)
+    found = checked(planned, observation, source=None if source is None else place(source, "source"), near=near)
     if not learn:
         return found
     from msgspec.structs import replace
 
     from kvlab import calibration
 
-    return replace(found, learned=calibration.learn(planned, observation))
+    return replace(found, learned=calibration.learn(planned, observation, found))
 
 
 def _observe(source: str, engine: str | None) -> Observation:

@@ -18,12 +18,12 @@ def _guesses(case: Case) -> tuple[Guess, ...]:
     if seen is not None and not isinstance(seen.value, str):
         size = int(seen.value)
         text = f"the log states blocks of {size} tokens, the plan has {capacity.block_size}: plan with"
-        changes = Guess(changes={"block_size": size}, text=f"{text} --block-size {size}")
+        changes = Guess(changes={"block_size": size}, text=f"{text} --block-size {size}", stated=True)
         return () if size == capacity.block_size else (changes,)
     return tuple(
         Guess(
             changes={"block_size": size},
-            text=f"its numbers are those of blocks of {size} tokens, the plan has {capacity.block_size}",
+            text=f"the log's numbers are those of blocks of {size} tokens, the plan has {capacity.block_size}",
         )
         for size in _SIZES
         if size != capacity.block_size and not case.observation.all_settings

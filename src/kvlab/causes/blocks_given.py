@@ -14,7 +14,7 @@ def _guesses(case: Case) -> tuple[Guess, ...]:
         return ()
     blocks = f"{float(seen.value):.0f}"
     text = f"a line overrides the blocks with {blocks}: plan with --engine-arg num-gpu-blocks-override={blocks}"
-    return (Guess(changes={"num-gpu-blocks-override": blocks}, text=text),)
+    return (Guess(changes={"num-gpu-blocks-override": blocks}, text=text, stated=True),)
 
 
 CAUSE = Cause(settings=("num-gpu-blocks-override", "max-total-tokens"), guesses=_guesses)

@@ -15,10 +15,15 @@ _WIDE = ("bfloat16", "float16", "f16", "bf16", "auto")
 
 
 def _text(case: Case, dtype: str) -> str:
-    planned = case.plan.kv.dtype
+    planned, said = case.plan.kv.dtype, case.observation.setting("kv_dtype")
     if planned not in _WIDE and dtype in _WIDE:
-        return f"{planned} was accepted but the cache did not double: its tokens are those of {dtype}"
-    return f"its tokens are those of a {dtype} cache, the plan's is {planned}"
+        if said is not None and said.value not in (None, "auto", *_WIDE):
+            return f"{planned} was accepted but the cache did not double: the log's tokens are those of {dtype}"
+        return (
+            f"the log's tokens are those of a {dtype} cache, the plan's is {planned}: the flag was not given, or was accepted"
+            " and the cache did not double"
+        )
+    return f"the log's tokens are those of a {dtype} cache, the plan's is {planned}"
 
 
 def _guesses(case: Case) -> tuple[Guess, ...]:

@@ -19,7 +19,7 @@ def _guesses(case: Case) -> tuple[Guess, ...]:
     return tuple(
         Guess(
             changes={"engine_version": version},
-            text=f"its numbers are those that {version} prints, the plan is for {case.plan.engine.version}: plan with"
+            text=f"the log's numbers are those that {version} prints, the plan is for {case.plan.engine.version}: plan with"
             f" --engine-version {version}",
         )
         for version in _ERAS.get(case.plan.engine.name, ())

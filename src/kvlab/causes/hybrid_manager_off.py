@@ -22,8 +22,9 @@ def _guesses(case: Case) -> tuple[Guess, ...]:
     elif line is not None:
         text = "a line of the log says that the hybrid cache manager is off"
     else:
-        text = "its tokens are those of full attention in every layer, as with the hybrid cache manager off"
-    return (Guess(changes={_OFF: True}, text=f"{text}: plan with --engine-arg {_OFF}=true"),)
+        text = "the log's tokens are those of full attention in every layer, as with the hybrid cache manager off"
+    stated = connector is not None or line is not None
+    return (Guess(changes={_OFF: True}, text=f"{text}: plan with --engine-arg {_OFF}=true", stated=stated),)
 
 
 CAUSE = Cause(settings=(_OFF,), engines=("vllm",), guesses=_guesses)

@@ -34,7 +34,7 @@ def _guesses(case: Case) -> tuple[Guess, ...]:
     if found is None:
         return ()
     share = round(found[0] / GIB + (case.plan.ask.share_gib or 0), 2)
-    return (Guess(changes={"share_gib": share}, text=found[1]),)
+    return (Guess(changes={"share_gib": share}, text=found[1], stated=True),)
 
 
 def _test(case: Case) -> Reason | None:

@@ -18,11 +18,11 @@ def _guesses(case: Case) -> tuple[Guess, ...]:
     size = stated[0] / GIB
     if case.plan.ask.pool_gib is not None:
         text = f"the plan takes a pool of {case.plan.ask.pool_gib:g} GiB as given, the log has {size:.4g}: plan with"
-        return (Guess(changes={"pool_gib": size}, text=f"{text} --pool-gib {size:.4g}"),)
+        return (Guess(changes={"pool_gib": size}, text=f"{text} --pool-gib {size:.4g}", stated=True),)
     if case.observation.given_pool is None:
         return ()
     text = f"the log's pool of {size:.4g} GiB was given to the engine: plan with --pool-gib {size:.4g}"
-    return (Guess(changes={"pool_gib": size}, text=text),)
+    return (Guess(changes={"pool_gib": size}, text=text, stated=True),)
 
 
 CAUSE = Cause(settings=("pool_gib",), guesses=_guesses)

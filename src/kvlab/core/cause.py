@@ -48,10 +48,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Guess(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting that no line states, to be tried by arithmetic."""
+    """A setting to be tried by arithmetic, since no argument that the log lists states it."""
 
     changes: dict[str, Value]
     text: str
+    stated: bool = False
+    """Whether a line of the log says so: then it goes before guesses that give the same numbers."""
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):

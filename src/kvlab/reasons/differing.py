@@ -46,6 +46,8 @@ def _planned(plan: Plan, ask: Ask, name: str) -> Value:
         return plan.kv.context
     if name == "block_size" and value is None and plan.capacity is not None:
         return plan.capacity.block_size
+    if name == "util" and value is None:
+        return engines.planner(plan.engine.name).default_util(ask)
     return 1 if name in _RANKS and value is None else value
 
 

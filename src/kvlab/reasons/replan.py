@@ -151,7 +151,9 @@ class Replanner:
             size, named = self._pool
             rounding = _PRINTED * len(named)
             if ask.pool_gib is not None and abs(ask.pool_gib - size / GIB) <= rounding:
-                return compare(again, self._observation).rows  # the one that was given, to the byte
+                given = compare(again, self._observation).rows
+                if all(row.verdict != "differs" for row in given):
+                    return given  # the one that was given, to the byte
             ends = [
                 self._made(msgspec.structs.replace(ask, pool_gib=max(1e-6, size / GIB + end)))
                 for end in (0.0, -rounding, rounding)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,6 +18,14 @@ from kvlab.reasons.replan import Replanner, alike
 
 _DIGITS = 0.02
 _SURE = ("exact", "stated", "possible")
+
+
+class _Try(NamedTuple):
+    """A guess that makes rows agree."""
+
+    code: str
+    guess: Guess
+    gained: set[str]
 
 
 class Search:
@@ -150,33 +159,32 @@ class Search:
     def _guessed(self, case: Case, reasons: list[Reason], left: set[str]) -> tuple[list[Reason], set[str]]:
         """Settings that no line states and that give the printed numbers, on top of those that one does."""
         stated = _changes(self.needed)
-        found: list[tuple[str, Guess, set[str]]] = []
+        found: list[_Try] = []
         for code, cause in self._causes():
             for guess in (cause.guesses(case) if cause.guesses else ())[:GUESSES]:
                 changes = {**stated, **guess.changes}
                 gained = self._agreeing(changes) - self._agreeing(stated)
                 if gained and not self._worse(changes, stated):
-                    found.append((code, guess, gained))
-        most = max((len(gained) for _, _, gained in found), default=0)
-        best = [item for item in found if len(item[2]) == most]
+                    found.append(_Try(code, guess, gained))
+        best = _best(found)
         if not best:
             return reasons, left
-        alone = len({code for code, _, _ in best}) == 1
-        changes = {**stated, **best[0][1].changes}
-        sharp = self._sharp(changes, best[0][2])
+        alone = len({item.code for item in best}) == 1
+        changes = {**stated, **best[0].guess.changes}
+        sharp = self._sharp(changes, best[0].gained)
         if alone and self._whole(changes):
             self._with_that(changes)
             reasons = [_exact(reason) if reason.explains and sharp else reason for reason in reasons]
         guessed = [
             Reason(
-                code=code,
-                text=guess.text if alone else f"{guess.text} (another cause gives the same numbers)",
+                code=item.code,
+                text=item.guess.text if alone else f"{item.guess.text} (another cause gives the same numbers)",
                 certainty=("exact" if sharp else "stated") if alone else "possible",
-                explains=tuple(row.name for row in self.differing if row.name in gained),
+                explains=tuple(row.name for row in self.differing if row.name in item.gained),
             )
-            for code, guess, gained in (best[:1] if alone else best)
+            for item in (best[:1] if alone else best)
         ]
-        return [*reasons, *guessed], left - best[0][2]
+        return [*reasons, *guessed], left - best[0].gained
 
     def _worse(self, changes: Changes, stated: Changes) -> bool:
         """Whether a row that agreed differs with these changes."""
@@ -207,6 +215,13 @@ class Search:
         return msgspec.structs.replace(
             row, follows_from=self.shares.get(row.name, ()), causes=ours, likely_because=because
         )
+
+
+def _best(found: list[_Try]) -> list[_Try]:
+    """Those that explain most rows; of them those that a line of the log states."""
+    most = max((len(item.gained) for item in found), default=0)
+    best = [item for item in found if len(item.gained) == most]
+    return [item for item in best if item.guess.stated] or best
 
 
 def _narrow(row: CheckRow) -> bool:

@@ -6,7 +6,7 @@ import json
 import re
 
 from kvlab.core.notation import literal, pairs
-from kvlab.core.observation import Said, Value
+from kvlab.core.observation import Observation, Said, Setting, Value
 from kvlab.core.stated import ABSENT, Arguments, Named, StatedArgs, count, share, truth, whole_number, word
 from kvlab.core.units import GIB
 
@@ -89,7 +89,18 @@ _CONFIGURED = {
     "enable_prefix_caching": Named("prefix_caching", truth),
 }
 
+
+def _derived(observation: Observation) -> tuple[Setting, ...]:
+    """The length that concurrency is stated for is the longest request's."""
+    seen = observation.get("max_concurrency_context")
+    if seen is None or isinstance(seen.value, str):
+        return ()
+    flag, number = "--max-model-len", seen.line_number
+    return (Setting(name="context", flag=flag, value=int(seen.value), line=seen.line, line_number=number),)
+
+
 STATED = StatedArgs(
+    derived=_derived,
     lists=(
         # "non-default args: {'model_tag': './model', 'max_model_len': 2048, 'block_size': 32}" (0.9 on)
         Arguments(pattern=re.compile(r"\bnon-default args: \{"), names=_GIVEN, whole=True),
