@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -36,3 +37,16 @@ def test_a_plan_expects_nothing_that_no_golden_log_states(
     read = {item.name for row in script.index(engine) for item in script.stated(engine, row)}
     plan = api.plan(ROOT / "tests/golden/configs" / f"{config}.json", engine=engine, gpu="h100-80gb", context=8192)
     assert {row.name for row in plan.expects} - read == set()
+
+
+def test_kvlab_reads_every_log_that_its_peers_are_given(benchmark: Callable[[str], ModuleType]) -> None:
+    """The figures in the document are those of the golden logs as they are."""
+    script = benchmark("log_peers")
+    counted: Counter[str] = Counter()
+    for log in script.logs():
+        answer = script.by_kvlab(log)
+        counted.update(script.verdict(log.truth[name], answer[name]) for name in script.QUANTITIES)
+    assert (counted["wrong"], counted["-"]) == (0, 0)
+    documented = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert f"| all | {counted['right']} / 0 / 0 |" in documented
+    assert f"the {len(script.logs())} golden logs" in documented
