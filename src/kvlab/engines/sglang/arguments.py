@@ -26,6 +26,8 @@ _OWN_OPTION = {
 }
 _CHOSEN = ("host", "port")
 """kvlab serves on loopback, at a port that it finds free."""
+_QUIET = ("warning", "error", "critical")
+"""Log levels without the lines that state the cache."""
 FRACTION = "mem-fraction-static"
 _COUNTS = ("max-total-tokens", "max-mamba-cache-size", "cuda-graph-max-bs", "cuda-graph-max-bs-decode")
 _RATIOS = ((FRACTION, 1.0), ("swa-full-tokens-ratio", 1.0), ("mamba-full-memory-ratio", 1e6))
@@ -44,6 +46,10 @@ def check_arguments(ask: Ask) -> None:
         flag = name.lstrip("-").replace("_", "-")
         if flag in _CHOSEN:
             raise BadInput(f"--engine-arg {name}={value}: kvlab chooses the address; leave it out")
+        if flag == "log-level" and value.lower() in _QUIET:
+            raise BadInput(
+                f"--engine-arg {name}={value}: the cache is stated at info, and would not be seen; leave it out"
+            )
         option = _OWN_OPTION.get(flag)
         if option is not None:
             raise BadInput(f"--engine-arg {name}={value} would overrule the plan; use {option} instead")

@@ -27,6 +27,8 @@ _OWN_OPTION = {
 }
 _CHOSEN = ("host", "port", "enable_iter_perf_stats", "return_perf_metrics")
 """The address, and what kvlab needs to watch the cache."""
+_QUIET = ("warning", "error", "internal_error")
+"""Log levels without the lines that state the cache."""
 _OTHERS = ("moe_tensor_parallel_size", "moe_cluster_parallel_size", "kv_cache_config.enable_partial_reuse")
 """Names that are close to those that count."""
 _CACHE = "kv_cache_config"
@@ -49,6 +51,10 @@ def check_arguments(ask: Ask) -> None:
         flag = flag_name(name)
         if flag in _CHOSEN:
             raise BadInput(f"--engine-arg {name}: kvlab sets it to start and watch the server; leave it out")
+        if flag == "log_level" and value.lower() in _QUIET:
+            raise BadInput(
+                f"--engine-arg {name}={value}: the cache is stated at info, and would not be seen; leave it out"
+            )
         if flag in _FILE:
             raise BadInput(
                 f"--engine-arg {name}: kvlab writes that file; name its entries, as"

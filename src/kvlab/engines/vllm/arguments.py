@@ -27,6 +27,8 @@ _OWN_OPTION = {
 }
 _CHOSEN = ("host", "port")
 """kvlab serves on loopback, at a port that it finds free."""
+_UNSEEN = "disable-log-stats"
+"""Without the statistics nothing of the cache is seen in the log or at /metrics."""
 _SWITCHES = (
     *("async-scheduling", "disable-hybrid-kv-cache-manager", "enable-prefix-caching", "no-enable-prefix-caching"),
     *("enable-chunked-prefill", "no-enable-chunked-prefill"),
@@ -60,6 +62,8 @@ def check_arguments(ask: Ask) -> None:
         flag, shown = name.lstrip("-").replace("_", "-"), shortened(value)
         if flag in _CHOSEN:
             raise BadInput(f"--engine-arg {name}={shown}: kvlab chooses the address; leave it out")
+        if flag == _UNSEEN and value.lower() in ("", "1", "true", "yes", "on"):
+            raise BadInput(f"--engine-arg {name}: then neither the log nor /metrics shows the cache; leave it out")
         option = _OWN_OPTION.get(flag)
         if option is not None:
             raise BadInput(f"--engine-arg {name}={shown} would overrule the plan; use {option} instead")
