@@ -63,6 +63,7 @@ class TrafficOptions(TypedDict, total=False):
     tokenizer: str | None
     estimate_tokens: bool
     block_size: int
+    fix: str | None
     context: int | None
 
 

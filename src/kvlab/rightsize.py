@@ -1,18 +1,28 @@
-"""`kvlab traffic`: files of traces and logs -> one trace -> what it says."""
+"""`kvlab traffic`: files of traces and logs -> one trace -> what it says, and what breaks its prefixes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from kvlab import traces
+from kvlab.core.errors import BadInput
 from kvlab.core.traffic import Traffic
 from kvlab.workload.analysis import Questions, analyse
 from kvlab.workload.merge import merged
 
 
 def rightsize(files: Sequence[object], form: str | None, asked: Questions) -> Traffic:
-    """Lengths, the context limit, reuse, paging and moves. Raises BadInput in one line."""
+    """Lengths, the context limit, reuse, paging, moves and prefix breakers. Raises BadInput in one line."""
     paths = traces.named(files)
     reading = traces.reading(asked.tokenizer, asked.estimate_tokens, asked.block_size)
     found = merged([traces.read(path, form, reading) for path in paths])
-    return analyse(found, [path.name for path in paths], asked)
+    said = analyse(found, [path.name for path in paths], asked)
+    if found.counted == "log":
+        if asked.fix is not None:
+            raise BadInput("--fix rewrites the text of a log: give a log of requests with --tokenizer")
+        return said
+    from kvlab.breakers._report import breakers
+
+    return replace(said, breakers=breakers(paths, form, reading, asked.fix))

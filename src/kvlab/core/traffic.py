@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from kvlab.core.breaker import Breakers
 from kvlab.core.model import Doubt
 from kvlab.core.trace import Counted, LeftOutRows
 
@@ -103,6 +104,8 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     paging: tuple[PagingLine, ...]
     moves: tuple[TrafficMove, ...]
     left_out: LeftOutRows
+    breakers: Breakers | None = None
+    """What keeps prompts from sharing their prefixes; None: the log holds no text, or nothing counted its tokens."""
     counted: Counted = "log"
     """Who counted the prompt tokens; an estimate is a rule of thumb (4 bytes of text a token)."""
     doubts: tuple[Doubt, ...] = ()

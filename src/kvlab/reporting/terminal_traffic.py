@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from kvlab.core.breaker import Breakers
 from kvlab.core.traffic import CurvePoint, Lengths, Reuse, Traffic
 from kvlab.reporting import words
 from kvlab.reporting.terminal_parts import bullets, heading, left, note, right, table, verdict_line
@@ -23,6 +24,8 @@ def traffic(value: Traffic) -> RenderableType:
     ]
     if value.reuse is not None:
         parts += [heading("Prefix reuse"), *_reuse(value.reuse)]
+    if value.breakers is not None:
+        parts += [heading("What breaks the prefix"), *_breakers(value.breakers)]
     if value.paging:
         parts += [heading("Memory reserved and not used"), _paging(value)]
     parts += [heading("Moves"), bullets(f"{move.do}: {move.gain} ({move.because})" for move in value.moves)]
@@ -79,6 +82,24 @@ def _reuse(value: Reuse) -> list[RenderableType]:
             Text(words.share(point.hit_rate)),
         )
     return [said, grid, note(f"LRU: {value.definition}")]
+
+
+def _breakers(value: Breakers) -> list[RenderableType]:
+    """What keeps prompts from sharing their prefixes, the costliest first."""
+    if not value.found:
+        return [Text("nothing: prompts that are alike share all that they can")]
+    said = Text(
+        f"an endless cache hits {words.share(value.hit_rate)} of the prompt tokens, and"
+        f" {words.share(value.fixed_hit_rate)} once these are fixed"
+        + (f"; the rewritten log is {words.plain(value.written)}" if value.written else "")
+    )
+    grid = table(left("cause"), left("where"), right("requests"), right("first token"), right("tokens lost"))
+    for one in value.found:
+        share = f"{one.requests:,} of {one.group:,}"
+        row = (one.title, one.where, share, f"{one.first_token:,}", f"{one.tokens:,}")
+        grid.add_row(*(Text(cell) for cell in row))
+    fixes = dict.fromkeys(f"{one.title}: {one.fix} (as {one.seen} show)" for one in value.found)
+    return [said, grid, bullets(fixes)]
 
 
 def _shown(curve: tuple[CurvePoint, ...]) -> list[CurvePoint]:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 from kvlab.core.errors import BadInput, shortened
-from kvlab.core.trace import Reading, Trace, TraceReader
+from kvlab.core.trace import Logged, Reading, Trace, TraceReader
+from kvlab.traces import _text
 from kvlab.traces._lines import lines
+from kvlab.traces._rows import blocks_of
+from kvlab.traces._tokens import Encoder, encoder
+
+__all__ = ["Encoder", "block_ids", "blocks_of", "encoder", "logged", "named", "read", "reader", "readers", "reading"]
 
 _LOOK = 1 << 16
 _LARGEST = 1 << 20
@@ -77,6 +83,18 @@ def reader(path: Path, form: str | None = None) -> TraceReader:
         known = ", ".join(value.title for value in readers().values())
         raise BadInput(f"{path} is no trace that kvlab reads ({known}); it begins {shortened(head.strip(), 80)!r}")
     return found
+
+
+def logged(path: Path, form: str | None = None) -> Iterator[Logged]:
+    """The requests of a log with their text; nothing for a format that holds none. Raises BadInput as `read` does."""
+    text = reader(path, form).text
+    if text is not None:
+        yield from _text.logged(path, text)
+
+
+def block_ids(ids: array[int], size: int) -> list[int]:
+    """Ids of the whole blocks of a prompt, each standing for all before it too."""
+    return _text.chained(ids, size, b"")
 
 
 def _head(path: Path) -> str:

@@ -6,16 +6,25 @@ become, so the merges of an equal BPE model are all pairs of pieces that make a 
 
 from __future__ import annotations
 
+import mmap
+import os
+import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from kvlab.core.errors import BadInput
+from kvlab.store import open_regular
 from kvlab.traces._tokens import Source
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _CONTROL, _DEFINED = 3, 4
+_STRING, _ARRAY = 8, 9
+_FORMS = {
+    0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"
+}  # fmt: skip
+"""Kinds of metadata values as struct writes them."""
 _SPACE = "\u2581"
 
 
@@ -41,30 +50,75 @@ def load(path: Path) -> Source:
 
 def _read(path: Path) -> Vocabulary:
     try:
-        from gguf import GGUFReader
-    except ImportError:
-        raise BadInput(f"reading {path} needs the package gguf: pip install 'kvlab[traffic]'") from None
-    if not path.is_file():
-        raise BadInput(f"{path} is not there; give the model's GGUF file")
-    try:
-        fields = GGUFReader(path).fields
-        values = {name: field.contents() for name, field in fields.items() if name.startswith("tokenizer.")}
-    except Exception as problem:  # the library raises what its parsing comes upon
-        raise BadInput(f"{path} cannot be read as GGUF ({type(problem).__name__}); copy it again") from None
-    kind = values.get("tokenizer.ggml.model")
-    if kind != "llama":
+        with os.fdopen(open_regular(path, "GGUF file"), "rb") as file, _mapped(file) as content:
+            values = _metadata(content)
+    except (struct.error, ValueError, UnicodeDecodeError, KeyError, OverflowError):
+        raise BadInput(f"{path} cannot be read as GGUF; copy it again") from None
+    kind, tokens = values.get("tokenizer.ggml.model"), values.get("tokenizer.ggml.tokens")
+    scores, kinds = values.get("tokenizer.ggml.scores"), values.get("tokenizer.ggml.token_type")
+    if kind != "llama" or not isinstance(tokens, list) or not isinstance(scores, list) or not isinstance(kinds, list):
         raise BadInput(f"{path} holds a vocabulary of kind {kind!r}; give the model's tokenizer.json instead")
+    if not len(tokens) == len(scores) == len(kinds):
+        raise BadInput(f"{path} has {len(tokens):,} tokens and {len(scores):,} scores; copy it again")
     ids = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
     at = {name: values.get(f"tokenizer.ggml.{key}_token_id") for name, key in ids.items()}
+    template = values.get("tokenizer.chat_template")
     return Vocabulary(
-        tokens=values["tokenizer.ggml.tokens"],
-        scores=values["tokenizer.ggml.scores"],
-        kinds=values["tokenizer.ggml.token_type"],
-        special={name: value for name, value in at.items() if isinstance(value, int)},
+        tokens=tokens,
+        scores=scores,
+        kinds=kinds,
+        special={name: value for name, value in at.items() if isinstance(value, int) and value < len(tokens)},
         space_first=bool(values.get("tokenizer.ggml.add_space_prefix", True)),
         begins=bool(values.get("tokenizer.ggml.add_bos_token", True)),
-        template=values.get("tokenizer.chat_template"),
+        template=template if isinstance(template, str) else None,
     )
+
+
+def _mapped(file: IO[bytes]) -> mmap.mmap:
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _metadata(content: mmap.mmap) -> dict[str, object]:
+    """The keys that begin with "tokenizer."; the others are passed over."""
+    magic, version, _, count = struct.unpack_from("<4sIQQ", content)
+    if magic != b"GGUF" or version not in (2, 3):
+        raise ValueError
+    at, found = 24, dict[str, object]()
+    for _ in range(count):
+        key, at = _string(content, at)
+        (kind,) = struct.unpack_from("<I", content, at)
+        value, at = _value(content, at + 4, kind)
+        if key.startswith("tokenizer."):
+            found[key] = value
+    return found
+
+
+def _value(content: mmap.mmap, at: int, kind: int) -> tuple[object, int]:
+    if kind == _STRING:
+        return _string(content, at)
+    if kind != _ARRAY:
+        form = _FORMS[kind]
+        return struct.unpack_from(form, content, at)[0], at + struct.calcsize(form)
+    inner, length = struct.unpack_from("<IQ", content, at)
+    at += 12
+    if length > len(content):
+        raise ValueError
+    if inner not in (_STRING, _ARRAY):
+        form = f"<{length}{_FORMS[inner][1]}"
+        return list(struct.unpack_from(form, content, at)), at + struct.calcsize(form)
+    values = []
+    for _ in range(length):
+        value, at = _value(content, at, inner)
+        values.append(value)
+    return values, at
+
+
+def _string(content: mmap.mmap, at: int) -> tuple[str, int]:
+    (length,) = struct.unpack_from("<Q", content, at)
+    end = at + 8 + length
+    if end > len(content):
+        raise ValueError
+    return content[at + 8 : end].decode("utf-8", "replace"), end
 
 
 def _built(vocabulary: Vocabulary, special: dict[str, str]) -> Tokenizer:

@@ -7,7 +7,7 @@ up to there, and nothing can be told of the text without the key, which is drawn
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from importlib import import_module
 from itertools import chain
@@ -146,7 +146,7 @@ def _answer(request: Logged, counting: Encoder | None) -> int:
     return _NOT_TOLD if request.answer is None or counting is None else counting.count(request.answer)
 
 
-def chained(ids: list[int], size: int, salt: bytes) -> list[int]:
+def chained(ids: Sequence[int], size: int, salt: bytes) -> list[int]:
     """Ids of the whole blocks of a prompt: each a hash of the one before it and its tokens."""
     content = array("i", ids).tobytes()
     width = 4 * size

@@ -35,6 +35,8 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
     """Without a tokenizer, count four bytes of text as a token."""
     block_size: int = 16
     """Tokens of a block, for logs that hold text or token ids."""
+    fix: str | None = None
+    """A file for the log with its prefix breakers fixed."""
     context: int | None = None
     """The longest request that would be reserved for, in the paging table; None: the next power of two."""
 

@@ -27,6 +27,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--block-size", type=count, default=16, help="tokens a block, for logs with text or ids (default: 16)"
     )
+    parser.add_argument("--fix", metavar="FILE", help="write the log with its prefix breakers fixed (default: nothing)")
     parser.add_argument("--percentile", type=positive, default=99.0, help="for the context limit (default: 99)")
     parser.add_argument("--capacity", metavar="N,N", help="cache sizes in blocks to add to the curve (default: none)")
     parser.add_argument("--last-half", action="store_true", help="measure reuse on the second half of the requests")
@@ -54,6 +55,7 @@ def _run(options: argparse.Namespace) -> Answer:
         tokenizer=options.tokenizer,
         estimate_tokens=options.estimate_tokens,
         block_size=options.block_size,
+        fix=options.fix,
         context=options.context,
         bytes_per_token=_bytes_per_token(options),
     )
