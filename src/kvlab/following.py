@@ -39,7 +39,9 @@ class Following:
         self._spooled = 0
         self._head = b""
         self._rest = b""
-        self._closed = self._ended = False
+        self._closed = False
+        self.ended = False
+        """Whether the pipe that it came through is closed: with `kubectl logs -f`, the pod has gone."""
         self._last_piece = time.monotonic()
         self._thread = threading.Thread(target=self._read_on, daemon=True)
         self._thread.start()
@@ -50,7 +52,7 @@ class Following:
         Raises BadInput as `read_log` does.
         """
         begun = time.monotonic()
-        while not self._ended and time.monotonic() - begun < _MOST_SECONDS:
+        while not self.ended and time.monotonic() - begun < _MOST_SECONDS:
             if self._head and time.monotonic() - self._last_piece > _QUIET_SECONDS:
                 break
             time.sleep(_PAUSE)
@@ -85,7 +87,7 @@ class Following:
                     break
                 else:
                     time.sleep(_PAUSE)
-        self._ended = True
+        self.ended = True
 
     def _take(self, piece: bytes) -> None:
         if len(self._head) < _HEAD:

@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Self, TypedDict
+from types import FrameType, TracebackType
+from typing import IO, Any, Self, TypedDict
 
 import msgspec
 
@@ -208,6 +209,28 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+@contextmanager
+def _signals_held() -> Iterator[Callable[[], None]]:
+    """Signals that Python answers wait until the yielded call: none may come between a start and the note of it."""
+    came: list[int] = []
+    usual: dict[int, Callable[[int, FrameType | None], Any]] = {}
+    if threading.current_thread() is threading.main_thread():  # no other thread answers signals
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if callable(handler := signal.getsignal(number)):
+                usual[number] = handler
+                signal.signal(number, lambda number, _: came.append(number))
+
+    def answer() -> None:
+        for number in came:
+            usual[number](number, None)
+
+    try:
+        yield answer
+    finally:
+        for held, before in usual.items():
+            signal.signal(held, before)
 
 
 def _with_files(what: Command, log: Path) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -2,19 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvlab import engines
 from kvlab.core.errors import BadInput, EngineFailed
 from kvlab.core.plan import Plan
+from kvlab.core.units import MIB, gib
 from kvlab.load.datasets import PromptsFile, SharedPrefix, read_prompts
 from kvlab.planning import WEIGHT_FILES
 from kvlab.settings import Settings
 from kvlab.sharing import QUESTION_TOKENS
 
+if TYPE_CHECKING:
+    from kvlab.detect import LocalGpu
+
+NOTICED = 256 * MIB
+"""Bytes from which another process's share of a GPU matters: a desktop's own windows hold less."""
+_UNACCOUNTED = 4 * NOTICED
+"""The same for memory that no visible process accounts for: the driver keeps some for itself."""
 LEAST_PREFIX = 150
 """Tokens of the shortest prefix for which the step is run: two repeats of the policy that it consists of."""
+
+
+def refuse_short(plan: Plan) -> None:
+    """Raises BadInput when the plan says that not one request fits, at no end of an estimate's range."""
+    if plan.verdict.code in ("fits", "unknown") or any(doubt.key == "pool" for doubt in plan.doubts):
+        return
+    raise BadInput(f"not started, since it would not serve: {plan.verdict.text}; --force starts it all the same")
+
+
+def seen_by(plan: Plan, gpus: Sequence[LocalGpu], visible: str | None) -> tuple[LocalGpu, ...]:
+    """Those of `gpus` that the plan's engine will use, with `visible` as the environment's CUDA_VISIBLE_DEVICES.
+
+    All of them when that names GPUs otherwise than by number.
+    """
+    words = [word.strip() for word in visible.split(",")] if visible is not None else []
+    if not all(word.isdecimal() for word in words if word):
+        return tuple(gpus)
+    if visible is not None:
+        numbers = [int(word) for word in words if word]
+        gpus = [gpu for number in numbers for gpu in gpus if gpu.index == number]
+    if engines.launcher(plan.engine.name).every_gpu:
+        return tuple(gpus)
+    ask = plan.ask
+    return tuple(gpus[: ask.gpus or (ask.tp or 1) * ask.pp * ask.dp])
+
+
+def refuse_dirty(gpus: Sequence[LocalGpu]) -> None:
+    """Raises BadInput when a process holds a noticeable part of a GPU: the pool would be smaller than planned."""
+    for gpu in gpus:
+        holders = [process for process in gpu.processes if process.bytes is None or process.bytes >= NOTICED]
+        used = gpu.used_bytes or 0
+        if not holders and used < _UNACCOUNTED:
+            continue
+        who = ", ".join(
+            f"{process.name or 'a process'} (pid {process.pid}) holds"
+            f" {'an amount that the driver does not state' if process.bytes is None else gib(process.bytes)}"
+            for process in holders[:3]
+        )
+        free = (
+            f"; {gib(gpu.free_bytes)} of {gib(gpu.total_bytes)} are free" if gpu.free_bytes and gpu.total_bytes else ""
+        )
+        raise BadInput(
+            f"GPU {gpu.index} ({gpu.name}) is in use: {who or f'{gib(used)} are held'}{free}; stop that, plan beside it"
+            " with --share, or go on with --force"
+        )
+
+
+def refuse_little_memory(plan: Plan) -> None:
+    """Raises BadInput when this machine has less memory free than the tiers that were asked for take of it."""
+    if plan.ask.offload is None:
+        return
+    import psutil
+
+    needed = sum(line.bytes for line in plan.host if line.name.startswith(("tier_", "mooncake_", "reserve")))
+    free = int(psutil.virtual_memory().available)
+    if needed > free:
+        raise BadInput(
+            f"not started: --offload {plan.ask.offload} takes {gib(needed)} of this machine's memory, and {gib(free)}"
+            " are free; lower --offload-gib, or go on with --force"
+        )
 
 
 def check_installed(plans: Iterable[Plan]) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,6 @@ from kvlab.core.check import Check, listing
 from kvlab.core.errors import BadInput, EngineFailed, ServerRefused
 from kvlab.core.observation import Observation
 from kvlab.core.plan import Plan
-from kvlab.core.units import MIB, gib
 from kvlab.following import Following
 from kvlab.launch import READY_SECONDS, OnLine, Server, start
 from kvlab.load.address import base_url
@@ -25,13 +24,6 @@ from kvlab.observe import read_log
 from kvlab.ports import refuse_taken
 from kvlab.reasons import checked
 
-if TYPE_CHECKING:
-    from kvlab.detect import LocalGpu
-
-NOTICED = 256 * MIB
-"""Bytes from which another process's share of a GPU matters: a desktop's own windows hold less."""
-_UNACCOUNTED = 4 * NOTICED
-"""The same for memory that no visible process accounts for: the driver keeps some for itself."""
 _COLUMNS = 77
 """Characters of a line of status: a terminal of 80 has a turning sign before it."""
 _LOOK_AGAIN = 2.0
@@ -59,49 +51,6 @@ class Look(NamedTuple):
 
     at: float
     words: dict[str, float]
-
-
-def refuse_short(plan: Plan) -> None:
-    """Raises BadInput when the plan says that not one request fits, at no end of an estimate's range."""
-    if plan.verdict.code in ("fits", "unknown") or any(doubt.key == "pool" for doubt in plan.doubts):
-        return
-    raise BadInput(f"not started, since it would not serve: {plan.verdict.text}; --force starts it all the same")
-
-
-def refuse_dirty(gpus: Sequence[LocalGpu]) -> None:
-    """Raises BadInput when a process holds a noticeable part of a GPU: the pool would be smaller than planned."""
-    for gpu in gpus:
-        holders = [process for process in gpu.processes if process.bytes is None or process.bytes >= NOTICED]
-        used = gpu.used_bytes or 0
-        if not holders and used < _UNACCOUNTED:
-            continue
-        who = ", ".join(
-            f"{process.name or 'a process'} (pid {process.pid}) holds"
-            f" {'an amount that the driver does not state' if process.bytes is None else gib(process.bytes)}"
-            for process in holders[:3]
-        )
-        free = (
-            f"; {gib(gpu.free_bytes)} of {gib(gpu.total_bytes)} are free" if gpu.free_bytes and gpu.total_bytes else ""
-        )
-        raise BadInput(
-            f"GPU {gpu.index} ({gpu.name}) is in use: {who or f'{gib(used)} are held'}{free}; stop that, plan beside it"
-            " with --share, or go on with --force"
-        )
-
-
-def refuse_little_memory(plan: Plan) -> None:
-    """Raises BadInput when this machine has less memory free than the tiers that were asked for take of it."""
-    if plan.ask.offload is None:
-        return
-    import psutil
-
-    needed = sum(line.bytes for line in plan.host if line.name.startswith(("tier_", "mooncake_", "reserve")))
-    free = int(psutil.virtual_memory().available)
-    if needed > free:
-        raise BadInput(
-            f"not started: --offload {plan.ask.offload} takes {gib(needed)} of this machine's memory, and {gib(free)}"
-            " are free; lower --offload-gib, or go on with --force"
-        )
 
 
 def make_room(plan: Plan, log: Path, port: int | None) -> None:
@@ -184,7 +133,7 @@ def _awaited(url: str, engine: str | None, log: Following, tell: Callable[[str],
         except ServerRefused as refusal:
             if log.failing:
                 raise EngineFailed(f"{base_url(url)} does not serve: {log.failing}") from None
-            if time.monotonic() > deadline:
+            if log.ended or time.monotonic() > deadline:
                 raise
             if str(refusal) != told:
                 told = str(refusal)

@@ -3,11 +3,13 @@
 No test machine has a GPU. NVML: names, totals and versions as nvidia-smi prints them for these cards, behind a stand-in
 with the calls of pynvml that detection uses. AMD: a tree of files of the shape that the kernel documents (amdgpu's
 mem_info_vram_*, Documentation/gpu/drm-usage-stats.rst, KFD's topology), filled with an MI300X's and an RX 7900 XTX's
-figures as ROCm prints them.
+figures as ROCm prints them. nvidia-smi: rows that eight H200 printed in a public report, and its words for what it
+does not tell.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 
 from kvlab import detect
-from kvlab.detect import GpuProcess, amd_gpus, local_gpus, nvidia_gpus
+from kvlab.detect import GpuProcess, amd_gpus, local_gpus, nvidia_gpus, smi_gpus
 
 MIB = 2**20
 
@@ -203,9 +205,47 @@ def test_broken_kernel_files_are_facts_that_lack(machine: Path) -> None:
     assert (xtx.total_bytes, xtx.used_bytes, xtx.free_bytes) == (24_560 * MIB, None, None)
 
 
+SMI = {
+    "gpu": """\
+0, GPU-a44622e3-2296-6285-0a86-84d0f6c67900, 143771, 130013, 13134, 570.124.06, NVIDIA H200
+2, GPU-4e9e74b7-4977-f04d-3af3-ccfe5f570e90, 143771, 105851, 37296, 570.124.06, NVIDIA H200
+3, MIG-GPU-1, [N/A], [N/A], [N/A], 570.124.06, NVIDIA H200
+""",
+    "compute-apps": """\
+GPU-a44622e3-2296-6285-0a86-84d0f6c67900, 1328667, 130004, /usr/local/bin/python3.10
+GPU-4e9e74b7-4977-f04d-3af3-ccfe5f570e90, 1425258, 105842, python3 -m x, y
+MIG-GPU-1, 77, [N/A], [Not Found]
+""",
+    "": "| NVIDIA-SMI 570.124.06   Driver Version: 570.124.06   CUDA Version: 12.8     |\n",
+}
+
+
+def test_nvidia_smi_stands_in_where_nvml_is_not_installed() -> None:
+    asked = []
+
+    def run(words: Sequence[str]) -> str | None:
+        asked.append(words)
+        return SMI[words[1].removeprefix("--query-").partition("=")[0] if len(words) > 1 else ""]
+
+    first, second, third = smi_gpus(run)
+    assert (first.index, first.name, first.table_name) == (0, "NVIDIA H200", "h200-141gb")
+    assert (first.total_bytes, first.used_bytes, first.free_bytes) == (143_771 * MIB, 130_013 * MIB, 13_134 * MIB)
+    assert (first.driver, first.runtime) == ("570.124.06", "CUDA 12.8")
+    assert first.processes == (GpuProcess(pid=1328667, name="/usr/local/bin/python3.10", bytes=130_004 * MIB),)
+    assert second.processes == (GpuProcess(pid=1425258, name="python3 -m x, y", bytes=105_842 * MIB),)
+    assert (third.total_bytes, third.processes) == (None, (GpuProcess(pid=77, name=None, bytes=None),))
+    assert {words[0] for words in asked} == {"nvidia-smi"}
+
+
+@pytest.mark.parametrize("text", [None, "", "No devices were found\n", "NVIDIA-SMI has failed, because it could not\n"])
+def test_an_nvidia_smi_that_shows_nothing(text: str | None) -> None:
+    assert smi_gpus(lambda words: text) == ()
+
+
 def test_a_machine_without_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert amd_gpus(tmp_path) == ()
     monkeypatch.setattr(detect, "load_nvml", lambda: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert all(gpu.vendor == "amd" for gpu in local_gpus())
 
 

@@ -13,14 +13,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
 from kvlab import api
 from kvlab.core.errors import BadInput, EngineFailed
+from kvlab.core.observation import Observation, Seen
+from kvlab.core.plan import Plan
 from kvlab.detect import GpuProcess, LocalGpu
+from kvlab.launch import Server, start
 from kvlab.ports import free_port
-from kvlab.serving import Look, make_room, refuse_dirty, status
+from kvlab.preflight import refuse_dirty, seen_by
+from kvlab.serving import Look, joined, make_room, status
 
 GIB = 2**30
 
@@ -95,17 +100,18 @@ def test_an_engine_that_dies_ends_it_with_one_line(gemma: Path, tmp_path: Path) 
 
 
 @pytest.mark.e2e
-def test_a_sigterm_while_loading_leaves_nothing(gemma: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_loading_leaves_nothing(gemma: Path, tmp_path: Path, number: signal.Signals) -> None:
     argv = words(gemma, "--port", str(free_port()))
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         deadline = time.monotonic() + 60
         while not (processes := below(process)):
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         process.communicate(timeout=30)
+        assert not [child for child in processes if child.is_running()]  # gone before kvlab is
     assert process.returncode == 130
-    assert all_gone(processes)
 
 
 @pytest.mark.e2e
@@ -117,6 +123,74 @@ def test_a_port_in_use_is_one_line(gemma: Path, tmp_path: Path) -> None:
         done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, timeout=60)
     assert done.returncode == 2
     assert f"(pid {os.getpid()})" in done.stderr.splitlines()[-1]
+
+
+ATTACH = [sys.executable, "-m", "kvlab", "serve", "--json", "--attach"]
+
+
+@pytest.mark.e2e
+def test_a_server_elsewhere_is_read_by_its_address_and_its_piped_log(
+    gemma: Path, tmp_path: Path, llama_server: Server
+) -> None:
+    plan = [str(gemma), "--engine", "llamacpp", "--context", "8192", "--parallel", "4"]
+    argv = [*ATTACH, llama_server.url, "--log", "-", *plan]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(llama_server.log.read_bytes())  # and the pipe stays open, as with kubectl logs -f
+        process.stdin.flush()
+        text = b""
+        while not text.endswith(b"\n}\n"):
+            line = process.stdout.readline()
+            assert line, process.stderr and process.stderr.read()
+            text += line
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    check = json.loads(text)["check"]
+    assert {row["verdict"] for row in check["rows"]} == {"agrees"}
+    assert [remark for remark in check["remarks"] if "another start" in remark] == []
+    assert process.returncode == 130
+    assert llama_server.alive()
+
+
+@pytest.mark.e2e
+def test_a_server_that_still_loads_is_waited_for_and_missed_when_it_goes(gemma: Path, tmp_path: Path) -> None:
+    log, port = tmp_path / "pod.log", free_port()
+    log.write_text("")
+    argv = [*ATTACH, f"http://127.0.0.1:{port}", "--engine", "llamacpp", "--log", str(log)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watcher:
+        assert watcher.stderr is not None
+        assert watcher.stdout is not None
+        assert "waiting: no server at" in watcher.stderr.readline()
+        plan = api.plan(gemma, engine="llamacpp", context=1024, parallel=1, engine_args={"embedded": "true"})
+        with start(plan, log, port=port):
+            said = ""
+            while not said.endswith("\n}\n"):
+                said += watcher.stdout.readline()
+        _, errors = watcher.communicate(timeout=60)
+    assert {row["name"]: row["seen"] for row in json.loads(said)["check"]["rows"]}["kv_full_cells"] == 1024
+    assert watcher.returncode == 2
+    assert "has stopped answering" in errors.splitlines()[-1]
+
+
+def test_a_server_that_will_not_come_is_explained_from_its_log() -> None:
+    log = Path(__file__).parents[1] / "golden" / "logs" / "quantised_values_need_flash_attention.llamacpp_real.log"
+    for words, given in (([str(log)], ""), (["-"], log.read_text())):
+        argv = [*ATTACH, f"http://127.0.0.1:{free_port()}", "--log", *words]
+        done = subprocess.run(argv, capture_output=True, text=True, input=given, timeout=60)
+        assert done.returncode == 2
+        assert "does not serve: a quantised value cache needs flash attention" in done.stderr.splitlines()[-1]
+
+
+def test_a_log_of_another_start_is_said() -> None:
+    def said(**numbers: float | str) -> Observation:
+        seen = (Seen(name=name, value=value, unit="", line=name) for name, value in numbers.items())
+        return Observation(engine="vllm", version=None, seen=tuple(seen))
+
+    seen, remarks = joined(said(kv_tokens=55_356, kv_cache_dtype="auto"), said(kv_tokens=3232, kv_cache_dtype="fp8"))
+    assert [item.value for item in (seen.get("kv_tokens"), seen.get("kv_cache_dtype")) if item] == [3232, "auto"]
+    assert remarks == ("kv tokens: the log says 55,356 and the server 3,232: it may be the log of another start",)
+    assert joined(said(max_concurrency=27.03), said(max_concurrency=27.0297))[1] == ()
 
 
 def test_printing_starts_nothing(gemma: Path, tmp_path: Path) -> None:
@@ -154,6 +228,22 @@ def test_a_gpu_that_others_use_is_named_with_what_they_hold() -> None:
         refuse_dirty([gpu(2**29, hidden)])
     with pytest.raises(BadInput, match=r"2\.00 GiB are held"):
         refuse_dirty([gpu(2 * GIB)])  # another container's processes are not to be seen
+
+
+def test_only_gpus_that_the_engine_will_use_count(qwen: Path, gemma: Path) -> None:
+    node = [msgspec.structs.replace(gpu(0), index=index) for index in range(8)]
+
+    def used(plan: Plan, visible: str | None) -> list[int]:
+        return [one.index for one in seen_by(plan, node, visible)]
+
+    two = api.plan(qwen, gpu="l4-24gb", tp=2, context=4096)
+    assert used(two, None) == [0, 1]
+    assert used(two, "6,7") == [6, 7]
+    assert used(two, "") == []
+    assert used(two, "GPU-8932f937-d72c,1") == list(range(8))  # by UUID: which is which is not known
+    llama = api.plan(gemma, engine="llamacpp", context=1024)
+    assert used(llama, None) == list(range(8))  # it spreads a model over all that it sees
+    assert used(llama, "3") == [3]
 
 
 def test_a_desktop_is_no_reason_to_refuse() -> None:

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
 from types import FrameType
@@ -48,6 +49,8 @@ def main(argv: list[str] | None = None) -> int:
     # Modules are many small objects that live for ever: collecting while they load costs a tenth of a short command.
     gc.set_threshold(100_000, 50, 50)
     signal.signal(signal.SIGTERM, _interrupt)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
+        signal.signal(signal.SIGHUP, _interrupt)  # the terminal has gone: what was started must not stay
     if sys.stdout is None:  # closed by the caller: what is printed goes nowhere, files are still written
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     if sys.stderr is None:
@@ -100,7 +103,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _complain(line: str, code: int) -> int:
     # Text from files and servers may carry terminal commands.
     one_line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(line.split()))
-    sys.stderr.write(f"kvlab: {one_line}\n")
+    with suppress(OSError):  # the terminal may have gone
+        sys.stderr.write(f"kvlab: {one_line}\n")
     return code
 
 

@@ -164,6 +164,8 @@ class Launcher(msgspec.Struct, frozen=True, kw_only=True):
     """Public container images by the vendor of the GPU; "{version}" stands for the engine's version."""
     image_program: str | None = None
     """What stands for argv[0] in the images; None: the same."""
+    every_gpu: bool = False
+    """Whether it spreads a model over all GPUs that it sees, unasked."""
     takes_hub_ids: bool = True
     """Whether it downloads a model by its Hub id; else the model must be on the machine."""
     help_words: tuple[str, ...] = ()
@@ -182,6 +184,12 @@ class LogReader(msgspec.Struct, frozen=True, kw_only=True):
     """It may be given only the lines in which a pattern of `said` or `also` may match."""
     also: tuple[re.Pattern[str], ...] = ()
     """Further patterns whose lines `read` uses."""
+    starts: re.Pattern[str] | None = None
+    """A line of the first ones of a start: of several starts in one log the last counts. None: `read` tells them."""
+    gathered: tuple[str, ...] = ()
+    """What names begin with whose value comes of several lines: not to be believed when lines are lost or out of order."""
+    holds: tuple[str, ...] = ()
+    """Engines whose lines stand among this one's, which runs them."""
 
 
 class MetricMap(msgspec.Struct, frozen=True, kw_only=True):

@@ -162,7 +162,7 @@ def _none_found() -> RenderableType:
     nvidia = (
         "NVML shows no NVIDIA GPU"
         if load_nvml() is not None
-        else "NVIDIA was not asked: pip install 'kvlab[nvidia]' adds NVML"
+        else "nvidia-smi shows no NVIDIA GPU (pip install 'kvlab[nvidia]' asks NVML itself)"
     )
     return Text(f"No GPU found: {nvidia}; sysfs shows no AMD GPU.")
 

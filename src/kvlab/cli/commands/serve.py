@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -66,7 +67,7 @@ def _print(options: argparse.Namespace, plan: Plan) -> Answer:
 
     from kvlab.core.errors import EngineFailed
     from kvlab.launch import as_run
-    from kvlab.serving import refuse_short
+    from kvlab.preflight import refuse_short
 
     launch = plan.launch
     try:
@@ -92,13 +93,15 @@ def _print(options: argparse.Namespace, plan: Plan) -> Answer:
 
 def _serve(options: argparse.Namespace, plan: Plan) -> Answer:
     from kvlab.detect import local_gpus
-    from kvlab.serving import make_room, refuse_dirty, refuse_little_memory, refuse_short, started
+    from kvlab.preflight import refuse_dirty, refuse_little_memory, refuse_short, seen_by
+    from kvlab.serving import make_room, started
 
     if not options.force:
         refuse_short(plan)
         refuse_little_memory(plan)
         if plan.ask.gpu != "cpu":
-            refuse_dirty(local_gpus())
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES", os.environ.get("HIP_VISIBLE_DEVICES"))
+            refuse_dirty(seen_by(plan, local_gpus(), visible))
     log = Path(f"kvlab-{plan.engine.name}.log" if options.log is None else place(options.log, "log"))
     make_room(plan, log, options.port)
     with ExitStack() as stack:

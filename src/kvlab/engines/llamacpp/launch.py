@@ -90,6 +90,7 @@ LAUNCHER = Launcher(
     command=_command,
     ready_path="/health",
     default_port=8080,
+    every_gpu=True,
     binary=_binary,
     missing="no llama-server on PATH and no embedded one: install it, or pip install 'kvlab[demo]'",
     images={

@@ -99,6 +99,7 @@ LAUNCHER = Launcher(
     command=_command,
     ready_path=f"/v1/models/{MODEL}",
     default_port=11434,
+    every_gpu=True,
     binary=_binary,
     missing="no ollama on PATH: install it from https://ollama.com/download",
     port_in="OLLAMA_HOST",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kvlab.core.about import About, Described, field, stated, version_of
+from kvlab.engines.sglang.expects import TORCH
 
 _PATHS = ("/server_info", "/get_server_info")
 _STATE = ("internal_states", 0)
@@ -14,6 +15,7 @@ def _read(pages: Mapping[str, str]) -> Described:
     path = next((path for path in _PATHS if path in pages), _PATHS[0])
     page = pages.get(path)
     asked = field(page, "kv_cache_dtype")
+    dtype = TORCH.get(asked, (asked,))[0] if isinstance(asked, str) and asked != "auto" else None
     return Described(
         version=version_of(page),
         seen=(
@@ -25,8 +27,8 @@ def _read(pages: Mapping[str, str]) -> Described:
                 field(page, *_STATE, "effective_max_running_requests_per_dp") or field(page, "max_running_requests"),
                 f"{path} effective_max_running_requests_per_dp, max_running_requests",
             ),
-            # "auto" is what was asked for, and does not tell the format.
-            *(() if asked == "auto" else stated("kv_cache_dtype", "word", asked, f"{path} kv_cache_dtype")),
+            # What was asked for: "auto" does not tell the format.
+            *stated("kv_cache_dtype", "word", dtype, f"{path} kv_cache_dtype"),
         ),
     )
 

@@ -21,7 +21,7 @@ _PRINTED = 0.005 * GIB
 """Half of the last digit that the log prints (two decimals of a GiB, which it calls GB)."""
 _PLAIN = ("float16", "bfloat16", "fp8_e4m3", "fp8_e5m2")
 """Formats of which the printed sizes are the products of tokens, heads and bytes alone."""
-_TORCH = {
+TORCH = {
     # What the log calls each format.
     "bfloat16": ("bfloat16",),
     "float16": ("float16",),
@@ -64,7 +64,7 @@ def _dtype(deployment: Deployment, pools: Pools) -> tuple[Expected, ...]:
     """The format that the cache is allocated in, in torch's word."""
     if release(deployment.ask) < _DTYPE_SINCE:
         return ()
-    word, *also = _TORCH[pools.dtype]
+    word, *also = TORCH[pools.dtype]
     because = f"--kv-cache-dtype {deployment.ask.kv_dtype or 'auto'}"
     return (
         Expected(
