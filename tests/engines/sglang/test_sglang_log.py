@@ -118,6 +118,14 @@ LINES = {
         "weights_bytes": gib(8.20),
     },
     "KV Cache is allocated. #tokens: 274934, KV size: 17.99 GB\n": {"kv_tokens": 274934, "kv_bytes": gib(17.99)},
+    "KV Cache is allocated. K size: 27.13 GB, V size: 27.13 GB.\n": {  # to 0.4.2
+        "kv_k_bytes": gib(27.13),
+        "kv_v_bytes": gib(27.13),
+    },
+    "server_args={'model_path': '/m', 'mem_fraction_static': 0.83, 'page_size': 64, 'tp_size': 8}\n": {
+        "mem_fraction_static": 0.83,
+        "page_size": 64,
+    },
     "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 159552, K size: 1.83 GB, V size: 1.83 GB\n": {
         "kv_cache_dtype": "bfloat16",
         "kv_tokens": 159552,
@@ -145,6 +153,7 @@ PREFIXES = (
     "",
     "[2025-03-08 12:29:21 TP0] ",
     "[2026-01-05 10:00:00 DP1 TP3 EP3] ",
+    "[2026-10-05 10:00:00 DP0 PP0 ATTN_CP0 MOE_DP0 TP0 EP0] ",
     "\x1b[36m[2025-03-08 12:29:21 TP0]\x1b[0m ",
     "2026-01-05T10:00:00.123456789Z stdout F [2026-01-05 10:00:00 PP0 TP0] ",
     "Jan 05 10:00:00 node1 sglang[4711]: [2026-01-05 10:00:00] ",
@@ -172,6 +181,27 @@ def test_of_several_ranks_the_scarcest_decides() -> None:
     found = says(start)
     assert (found["free_before_load_bytes"], found["free_after_load_bytes"]) == (gib(77.90), gib(59.10))
     assert found["weights_bytes"] == gib(18.80)
+
+
+def test_addresses_that_are_only_reserved_are_no_cache() -> None:
+    """An imitation: with SGLANG_ENABLE_POST_CAPTURE_KV_SIZING the pool is sized after the graphs."""
+    start = (
+        "[2026-10-05 10:00:00 TP0] KV Cache VA upper bound. dtype: torch.bfloat16, #tokens: 900000, K size: 61.80 GB,"
+        " V size: 61.80 GB\n"
+        "[2026-10-05 10:00:01 TP0] Memory pool end. avail mem=60.10 GB\n"
+        "[2026-10-05 10:00:02 TP0] KV Cache is allocated. dtype: torch.bfloat16, #tokens: 380000, K size: 0.72 GB,"
+        " V size: 0.72 GB\n"
+        "[2026-10-05 10:00:02 TP0] Memory pool end. avail mem=58.60 GB\n"
+        "[2026-10-05 10:00:30 TP0] Post-capture KV sizing: KV cache allocated. dtype: torch.bfloat16, #tokens: 380000,"
+        " K size: 26.09 GB, V size: 26.09 GB, avail mem=6.20 GB\n"
+        "[2026-10-05 10:00:30 TP0] max_total_num_tokens=380000, chunked_prefill_size=8192, max_prefill_tokens=16384,"
+        " max_running_requests=2048, context_len=40960, available_gpu_mem=6.20 GB\n"
+    )
+    found = says(start)
+    assert (found["kv_tokens"], found["kv_k_bytes"], found["kv_v_bytes"]) == (380000, gib(26.09), gib(26.09))
+    assert found["draft_kv_bytes"] == gib(1.44)
+    cut = says(start.partition("[2026-10-05 10:00:30")[0])
+    assert not {"kv_tokens", "kv_k_bytes", "kv_v_bytes"} & cut.keys()
 
 
 def test_a_restart_in_the_same_log_starts_anew(golden: Path) -> None:

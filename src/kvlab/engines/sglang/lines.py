@@ -12,12 +12,13 @@ from kvlab.engines.sglang import tier_lines
 
 _GB = r"(\d+(?:\.\d+)?) ?GB"
 
-# "[2025-03-08 12:29:21 TP0] ", "[2026-01-05 10:00:00 DP1 TP3 EP3] ", "[2026-01-05 10:00:00 PP1 TP0] "
-RANK = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d((?: [A-Z]{2,6}\d+)+)\]")
+# "[2025-03-08 12:29:21 TP0] ", "[2026-01-05 10:00:00 DP1 TP3 EP3] ", "[2026-10-05 10:00:00 DP0 PP0 ATTN_CP0 TP0] "
+RANK = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d((?: [A-Z_]{2,8}\d+)+)\]")
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
-# "server_args=ServerArgs(model_path=..." is the first line of a start; "Load weight begin" the first of each model.
-FIRST = re.compile(r"\bserver_args=ServerArgs\(")
+# "server_args=ServerArgs(model_path=...", or "server_args={'model_path': ..." (autumn of 2026), is the first line of a
+# start; "Load weight begin" the first of each model.
+FIRST = re.compile(r"\bserver_args=(?:ServerArgs\(|\{')")
 LOADING = re.compile(r"\bLoad weight begin\.")
 # "Memory pool end. avail mem=2.09 GB" follows the pools of the target, and those of each draft model
 POOLS_END = re.compile(rf"\bMemory pool end\. avail mem={_GB}")
@@ -58,14 +59,14 @@ LARGEST: tuple[Said, ...] = (
 )
 STATED: tuple[Said, ...] = (
     # Said once: by the request itself, or by the first rank.
-    Said("mem_fraction_static", "share", re.compile(r"\bmem_fraction_static=(\d*\.?\d+), ")),
-    Said("page_size", "tokens", re.compile(r"ServerArgs\(.*\bpage_size=(\d+), ")),
+    Said("mem_fraction_static", "share", re.compile(r"\bmem_fraction_static(?:=|': )(\d*\.?\d+), ")),
+    Said("page_size", "tokens", re.compile(r"server_args=.*\bpage_size(?:=|': )(\d+), ")),
     # "Using KV cache dtype: torch.bfloat16" (0.5.3 to 0.5.9), "KV Cache is allocated. dtype: torch.bfloat16, " (since)
     Said("kv_cache_dtype", "word", re.compile(r"\bUsing KV cache dtype: (?:torch\.)?([\w.]+)\s*\n")),
     Said(
         "kv_cache_dtype",
         "word",
-        re.compile(r"\bKV Cache (?:is allocated|VA upper bound)\. dtype: (?:torch\.)?([\w.]+), "),
+        re.compile(r"\bKV (?:Cache is allocated|Cache VA upper bound|cache allocated)\. dtype: (?:torch\.)?([\w.]+), "),
     ),
 )
 ALL = (*SMALLEST, *LARGEST, *STATED, *tier_lines.SAID)
@@ -77,10 +78,13 @@ CHOICE: dict[str, Callable[[float, float], float]] = {
 # "KV Cache is allocated. K size: 27.13 GB, V size: 27.13 GB." (to 0.4.2),
 # "KV Cache is allocated. #tokens: 46611, K size: 1.42 GB, V size: 1.42 GB" (0.4.3 on; its dtype first since 0.5.10),
 # "KV Cache is allocated. #tokens: 274934, KV size: 17.99 GB" (latents, 0.4.6 on)
+# "Post-capture KV sizing: KV cache allocated. ... KV size: 40.00 GB, avail mem=6.10 GB" replaces the target's pool,
+# whose "KV Cache VA upper bound. ..." only reserved addresses (autumn of 2026, when asked for)
 CACHE = re.compile(
-    r"\bKV Cache (?:is allocated|VA upper bound)\.(?: dtype: [\w.]+,)?(?: #tokens: (\d+),)?"
-    rf" (?:K size: {_GB}, V size: {_GB}|KV size: {_GB})"
+    r"\bKV (?:Cache is allocated|Cache VA upper bound|cache allocated)\.(?: [^#,]+,)*(?: #tokens: (\d+),)?"
+    rf"(?: [^#,]+,)*? (?:K size: {_GB}, V size: {_GB}|KV size: {_GB})"
 )
+_BOUND, POST_CAPTURE = "VA upper bound", "Post-capture KV sizing: KV cache allocated."
 # "Capture cuda graph end. Time elapsed: 7.23 s. avail mem=0.53 GB. mem usage=0.93 GB." (0.4.4 on), with the two amounts
 # the other way round later; "Capture target decode CUDA graph end. elapsed=6.13 s, mem usage=6.13 GB, avail mem=..."
 GRAPHS = re.compile(rf"\bCapture (?:[\w-]+ )*cuda graph end\..*?mem usage={_GB}", re.I)
@@ -93,15 +97,23 @@ USAGE = re.compile(r"token usage: (\d+\.\d+), ")
 STARTING = (
     # Words of which every line of a start holds one: looking for them first is what makes long logs quick to read.
     *("Load weight", "Memory pool end", "max_total_num_tokens=", "max_running_requests=", "KV Cache", "Mamba Cache"),
-    *("SWAKVPool", "window memory pool", "torch distributed ends", "of the KV budget", "ServerArgs(", "KV cache dtype"),
+    *(
+        "SWAKVPool",
+        "window memory pool",
+        "torch distributed ends",
+        "of the KV budget",
+        "server_args=",
+        "KV cache dtype",
+    ),
+    "KV cache allocated",
     *("graph end", "mem_fraction_static=", "intermediate_ssm_state_cache"),
     *tier_lines.WORDS,
 )
 SERVING = (" batch", "#retracted_reqs")
 
 OURS = re.compile(
-    r"\bserver_args=ServerArgs\(|\bLoad weight (?:begin|end)\. |\bmax_total_num_tokens=\d+, |\bMemory pool end\. avail"
-    r"|\bKV Cache is allocated\. |\b(?:Prefill|Decode) batch[.,] #(?:new-seq|running-req): "
+    r"\bserver_args=(?:ServerArgs\(|\{')|\bLoad weight (?:begin|end)\. |\bmax_total_num_tokens=\d+, "
+    r"|\bMemory pool end\. avail|\bKV Cache is allocated\. |\b(?:Prefill|Decode) batch[.,] #(?:new-seq|running-req): "
     r"|The server is fired up and ready to roll|\bsglang\.(?:srt|launch_server)\b|KV cache pool is full\. Retract"
 )
 
@@ -121,7 +133,7 @@ def allocations(line: str, number: int) -> list[Allocation]:
     """The pools that a line states."""
     found = []
     for match in CACHE.finditer(line):
-        tokens, key, value, both = match.groups()
+        tokens, key, value, both = (None,) * 4 if _BOUND in match.group(0) else match.groups()
         sizes = [None if text is None else float(text) * GIB for text in (key, value, both)]
         count = None if tokens is None else int(tokens)
         found.append(Allocation(count, sizes[0], sizes[1], sizes[2], line.strip(), number))

@@ -17,6 +17,7 @@ from kvlab.engines.sglang.lines import (
     LOADING,
     OURS,
     POOLS_END,
+    POST_CAPTURE,
     RANK,
     RETRACTED,
     SERVING,
@@ -40,8 +41,12 @@ class _Rank:
         self.loaded = 0
         """Models that it began to load."""
 
-    def add(self, found: list[Allocation]) -> None:
-        self.pools[-1] += found
+    def add(self, found: list[Allocation], *, anew: bool = False) -> None:
+        """Pools of the model at hand; `anew`: the target's, in their final size."""
+        if anew:
+            self.pools[0] = found
+        else:
+            self.pools[-1] += found
 
     def end(self) -> None:
         """The line that follows the pools of one model."""
@@ -152,7 +157,7 @@ class _Reader:
             if item.name != "free_before_load_bytes" or start.rank(rank).loaded == 1:  # a draft finds the target there
                 start.put(_numbered(item, number))
         if found := allocations(line, number):
-            start.rank(rank).add(found)
+            start.rank(rank).add(found, anew=POST_CAPTURE in line)
         if POOLS_END.search(line):
             start.rank(rank).end()
         for match in GRAPHS.finditer(line):

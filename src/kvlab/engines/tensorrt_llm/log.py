@@ -29,6 +29,8 @@ _SAID = (
     Said("kv_allocated_bytes", "bytes", re.compile(r"Max tokens in paged KV cache: \d+\. Allocating (\d+) bytes")),
     # "Loaded engine size: 15323 MiB" (the engine file of the TensorRT backend: its weights, and little else)
     Said("engine_bytes", "bytes", re.compile(r"Loaded engine size: (\d+) MiB"), MIB),
+    # "KV cache manager v2 device quota set to 5.9501953125GiB" (1.2 on, where that manager is used): the bytes it takes
+    Said("kv_pool_bytes", "bytes", re.compile(rf"KV cache manager v2 device quota set to {_X}GiB"), GIB),
     # "Estimated max memory in KV cache : 5.95 GiB" (after the dry run, less what max_gpu_total_bytes forbids)
     Said("kv_pool_bytes", "bytes", re.compile(rf"Estimated max memory in KV cache : {_X} GiB"), GIB),
     # "available KV cache memory when calculating max tokens: 5.95 GiB, fraction is set 0.8999999761581421,

@@ -84,6 +84,19 @@ _SAID = (
     Said("longest_request_tokens", "tokens", re.compile(r"the estimated maximum model length is (\d+)\b")),
     *tier_lines.SAID,
 )
+# "..., Running: 803 reqs, Waiting: 168 reqs, GPU KV cache usage: 99.9%, Prefix cache hit rate: 49.1%" (every 10 s; V0:
+# "..., Running: 207 reqs, Swapped: 0 reqs, Pending: 274 reqs, GPU KV cache usage: 98.9%, CPU KV cache usage: 0.0%.")
+_SERVING = re.compile(
+    r"\bRunning: (\d+) reqs, (?:Swapped: \d+ reqs, )?(?:Waiting|Pending): (\d+) reqs,"
+    r".*?\b[A-Z]+ KV cache usage: ([\d.]+)%"
+)
+_PEAKS = (
+    ("peak_running_requests", "requests", 1.0),
+    ("peak_waiting_requests", "requests", 1.0),
+    ("peak_kv_used_ratio", "share", 0.01),
+)
+# "... is preempted by PreemptionMode.RECOMPUTE mode ... total_num_cumulative_preemption=101" (V0; V1 logs none)
+_PREEMPTED = re.compile(r"\btotal_num_cumulative_preemption=(\d+)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # "Initializing a V1 LLM engine (v0.32.0) with config", "vLLM API server version 0.8.5", the banner's "version 0.32.0"
 _VERSION = re.compile(r"LLM engine \(v([\w.+]+)\)|vLLM API server version ([\w.+]+)|█\s+version ([\w.+]+)")
@@ -94,7 +107,7 @@ _OURS = re.compile(
     # Before 0.7.2 without brackets; only modules that SGLang does not run as well
     r"|\b(?:INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d (?:\w*llm_engine|\w*executor(?:_base)?|\w*model_runner|metrics"
     r"|scheduler|kv_cache_utils|core|worker)\.py:\d+\] |# (?:GPU|cuda) blocks: \d+"
-    r"|\bMaximum concurrency for [\d,]+ tokens|\bAvailable KV cache memory: "
+    r"|\bSequence group \S+ is preempted by |\bMaximum concurrency for [\d,]+ tokens|\bAvailable KV cache memory: "
 )
 # Ranks state these one by one: the smallest pool decides the blocks, the largest rank the weights.
 _LARGEST = (
@@ -109,14 +122,32 @@ _OF_RANKS = {"kv_pool_bytes": min, **dict.fromkeys(_LARGEST, max)}
 
 
 def _read(lines: Iterable[str]) -> Observation:
-    version, seen = None, list[Seen]()
+    version, seen, served = None, list[Seen](), dict[str, Seen]()
     for number, line in enumerate(lines, 1):
         plain = _COLOUR.sub("", line)
         if stated := _VERSION.search(plain):
             version = next(group for group in stated.groups() if group)
         for item in read_lines([plain], _SAID):
             _add(seen, Seen(name=item.name, value=item.value, unit=item.unit, line=item.line, line_number=number))
-    return Observation(engine="vllm", version=version, seen=tuple(seen))
+        for item in _served(plain, number):
+            before = served.get(item.name)
+            if before is None or float(item.value) > float(before.value):
+                served[item.name] = item
+    return Observation(engine="vllm", version=version, seen=(*seen, *served.values()))
+
+
+def _served(line: str, number: int) -> list[Seen]:
+    """What a line says of the requests being served; of a log the peaks are kept."""
+    found, text = [], line.strip()
+    if serving := _SERVING.search(line):
+        for (name, unit, scale), value in zip(_PEAKS, serving.groups(), strict=True):
+            found.append(
+                Seen(name=name, value=round(float(value) * scale, 6), unit=unit, line=text, line_number=number)
+            )
+    if preempted := _PREEMPTED.search(line):
+        count = float(preempted.group(1))
+        found.append(Seen(name="preemptions_total", value=count, unit="requests", line=text, line_number=number))
+    return found
 
 
 def _add(seen: list[Seen], item: Seen) -> None:
