@@ -54,10 +54,15 @@ class PlanOptions(TypedDict, total=False):
 
 
 class TrafficOptions(TypedDict, total=False):
-    """The options of `kvlab traffic`: see `kvlab.workload.analysis.Questions`."""
+    """The options of `kvlab traffic`: see `kvlab.workload.questions.Questions`."""
 
     percentile: float
-    capacities: tuple[int, ...]
+    capacities: tuple[int | str, ...]
+    policies: tuple[str, ...]
+    tiers: tuple[str, ...]
+    inclusive: bool
+    prefill_tokens_per_second: float | None
+    replicas: int | None
     last_half: bool
     bytes_per_token: int | None
     tokenizer: str | None

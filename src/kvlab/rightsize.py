@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from kvlab import traces
 from kvlab.core.errors import BadInput
 from kvlab.core.traffic import Traffic
-from kvlab.workload.analysis import Questions, analyse
+from kvlab.workload.analysis import analyse
 from kvlab.workload.merge import merged
+from kvlab.workload.questions import Questions
 
 
 def rightsize(files: Sequence[object], form: str | None, asked: Questions) -> Traffic:

@@ -8,7 +8,8 @@ import pytest
 
 from kvlab import traces
 from kvlab.core.trace import Blocks
-from kvlab.workload.policies import belady_hits, fifo_hits, lfu_hits, tier_hits
+from kvlab.workload.policies import belady_hits, fifo_hits, lfu_hits
+from kvlab.workload.tiers import exclusive_hits
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "traces"
 
@@ -31,10 +32,10 @@ def test_hits_at_a_capacity(synthetic: Blocks, capacity: int, fifo: int, lfu: in
 
 @pytest.mark.parametrize(("tiers", "hits"), [((1_000, 9_000), (10_050, 41_564)), ((5_000, 25_000), (34_018, 42_059))])
 def test_two_exclusive_tiers(synthetic: Blocks, tiers: tuple[int, int], hits: tuple[int, int]) -> None:
-    assert tier_hits(synthetic, *tiers) == hits
+    assert tuple(exclusive_hits(synthetic, tiers)) == hits
 
 
 def test_two_exclusive_tiers_on_the_conversation() -> None:
     blocks = traces.read(GOLDEN / "mooncake_conversation_trace.jsonl.gz").blocks
     assert blocks is not None
-    assert tier_hits(blocks, 5_859, 44_141) == (39_076, 63_214)
+    assert exclusive_hits(blocks, (5_859, 44_141)) == [39_076, 63_214]

@@ -60,6 +60,57 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     hit_tokens: int
 
 
+class PolicyPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Hits of a policy at a capacity. Belady's needs the future: no policy finds more blocks."""
+
+    policy: str
+    capacity_blocks: int
+    hit_blocks: int
+    hit_rate: float
+
+
+class TierUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What one tier of a chain finds."""
+
+    name: str
+    capacity_blocks: int
+    capacity_bytes: int | None
+    hit_blocks: int
+    hit_rate: float
+    ttft_saved_seconds: float | None
+    """Mean over requests: the prefill that is saved, less the time to fetch; None without speeds."""
+
+
+class Tiers(msgspec.Struct, frozen=True, kw_only=True):
+    """A chain of tiers. Blocks are found one by one, wherever they stand in the prompt."""
+
+    kind: Literal["exclusive", "inclusive"]
+    tiers: tuple[TierUse, ...]
+    hit_blocks: int
+    hit_rate: float
+    ttft_saved_seconds: float | None
+    definition: str
+
+
+class Routing(msgspec.Struct, frozen=True, kw_only=True):
+    """Hits of all replicas together under one way of sending requests to them."""
+
+    name: str
+    hit_blocks: int
+    hit_rate: float
+    busiest: float | None
+    """Blocks sent to the busiest replica as a multiple of the mean; None for one cache shared by all."""
+
+
+class Replicas(msgspec.Struct, frozen=True, kw_only=True):
+    """Several replicas with a cache of `capacity_blocks` each."""
+
+    count: int
+    capacity_blocks: int
+    routing: tuple[Routing, ...]
+    definition: str
+
+
 class Reuse(msgspec.Struct, frozen=True, kw_only=True):
     """Prefix reuse of the window that was measured."""
 
@@ -70,6 +121,9 @@ class Reuse(msgspec.Struct, frozen=True, kw_only=True):
     ideal: Ideal
     curve: tuple[CurvePoint, ...]
     definition: str
+    policies: tuple[PolicyPoint, ...] = ()
+    tiers: Tiers | None = None
+    replicas: Replicas | None = None
 
 
 class PagingLine(msgspec.Struct, frozen=True, kw_only=True):

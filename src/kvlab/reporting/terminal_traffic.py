@@ -6,7 +6,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from kvlab.core.breaker import Breakers
-from kvlab.core.traffic import CurvePoint, Lengths, Reuse, Traffic
+from kvlab.core.traffic import CurvePoint, Lengths, PolicyPoint, Replicas, Reuse, Tiers, Traffic
+from kvlab.core.units import seconds
 from kvlab.reporting import words
 from kvlab.reporting.terminal_parts import bullets, heading, left, note, right, table, verdict_line
 
@@ -81,7 +82,48 @@ def _reuse(value: Reuse) -> list[RenderableType]:
             Text(words.share(point.token_hit_rate)),
             Text(words.share(point.hit_rate)),
         )
-    return [said, grid, note(f"LRU: {value.definition}")]
+    parts: list[RenderableType] = [said, grid, note(f"LRU: {value.definition}")]
+    if value.policies:
+        parts += [heading("Policies"), _policies(value.policies)]
+    if value.tiers is not None:
+        parts += [heading(f"Tiers ({value.tiers.kind})"), *_tiers(value.tiers)]
+    if value.replicas is not None:
+        parts += [heading(f"{value.replicas.count} replicas"), *_replicas(value.replicas)]
+    return parts
+
+
+def _policies(points: tuple[PolicyPoint, ...]) -> RenderableType:
+    names = list(dict.fromkeys(point.policy for point in points))
+    grid = table(right("blocks"), *(right(name) for name in names))
+    for at in dict.fromkeys(point.capacity_blocks for point in points):
+        rates = {point.policy: words.share(point.hit_rate) for point in points if point.capacity_blocks == at}
+        grid.add_row(Text(f"{at:,}"), *(Text(rates[name]) for name in names))
+    return grid
+
+
+def _tiers(value: Tiers) -> list[RenderableType]:
+    grid = table(left("tier"), right("blocks"), right("bytes"), right("blocks hit"), right("TTFT saved a request"))
+    for one in value.tiers:
+        size = "" if one.capacity_bytes is None else words.amount(one.capacity_bytes, "bytes")
+        saved = "" if one.ttft_saved_seconds is None else _saved(one.ttft_saved_seconds)
+        row = (one.name, f"{one.capacity_blocks:,}", size, words.share(one.hit_rate), saved)
+        grid.add_row(*(Text(words.plain(cell)) for cell in row))
+    total = f"together they hit {words.share(value.hit_rate)} of the blocks"
+    if value.ttft_saved_seconds is not None:
+        total += f" and save {_saved(value.ttft_saved_seconds)} a request"
+    return [Text(total), grid, note(value.definition)]
+
+
+def _saved(amount: float) -> str:
+    return seconds(amount) if amount >= 0 else f"-{seconds(-amount)}: slower than computing again"
+
+
+def _replicas(value: Replicas) -> list[RenderableType]:
+    grid = table(left("routing"), right("blocks hit"), right("busiest"))
+    for one in value.routing:
+        busiest = "" if one.busiest is None else f"{one.busiest:.2f} x the mean"
+        grid.add_row(Text(one.name), Text(words.share(one.hit_rate)), Text(busiest))
+    return [grid, note(value.definition)]
 
 
 def _breakers(value: Breakers) -> list[RenderableType]:

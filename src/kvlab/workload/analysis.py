@@ -4,52 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
 from kvlab.core.trace import Trace
 from kvlab.core.traffic import Traffic
+from kvlab.workload.beside import beside, whole_blocks
 from kvlab.workload.lengths import Column, lengths, limit, paging
 from kvlab.workload.moves import moves
+from kvlab.workload.questions import Questions
 from kvlab.workload.reuse import Window, reuse
-
-_MOST_BLOCKS = 1 << 40
-"""Capacities above any cache's, and small enough that their bytes are exact."""
-
-
-class Questions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to ask of a trace, beside what is always answered."""
-
-    percentile: float = 99.0
-    """Of the total lengths, for the context limit."""
-    capacities: tuple[int, ...] = ()
-    """Cache sizes in blocks that the curve must hold."""
-    last_half: bool = False
-    """Measure reuse on the second half of the requests, with a cache that the first half has warmed."""
-    bytes_per_token: int | None = None
-    """Cache bytes of a token on one GPU, to give capacities in bytes."""
-    tokenizer: str | None = None
-    """tokenizer.json, its folder, a GGUF file or a Hub model, for logs that hold text."""
-    estimate_tokens: bool = False
-    """Without a tokenizer, count four bytes of text as a token."""
-    block_size: int = 16
-    """Tokens of a block, for logs that hold text or token ids."""
-    fix: str | None = None
-    """A file for the log with its prefix breakers fixed."""
-    context: int | None = None
-    """The longest request that would be reserved for, in the paging table; None: the next power of two."""
 
 
 def analyse(trace: Trace, files: Sequence[str], asked: Questions) -> Traffic:
     """Lengths, limit, reuse, paging and moves. Raises BadInput for questions that the trace cannot answer."""
-    if any(not 1 <= at <= _MOST_BLOCKS for at in asked.capacities):
-        raise BadInput(f"--capacity takes numbers of blocks from 1 to {_MOST_BLOCKS:,}")
     if asked.bytes_per_token is not None and asked.bytes_per_token < 1:
         raise BadInput(f"bytes_per_token={asked.bytes_per_token} must be at least 1")
-    if trace.blocks is None and (asked.capacities or asked.last_half):
+    if trace.blocks is None and (named := _about_reuse(asked)):
         raise BadInput(
-            f"{files[0]} holds lengths and no block ids, so reuse is unknown; leave out --capacity and --last-half"
+            f"{files[0]} holds lengths and no block ids, so reuse is unknown; leave out {' and '.join(named)}"
         )
     prompts = Column(trace.inputs)
     answers = None if trace.outputs is None else Column(trace.outputs)
@@ -57,7 +31,9 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions) -> Traffic:
     found = None
     if trace.blocks is not None:
         window = Window(len(trace.inputs) // 2 if asked.last_half else 0, trace.inputs)
-        found = reuse(trace.blocks, window, asked.capacities, asked.bytes_per_token)
+        capacities = whole_blocks(asked.capacities, trace.blocks.size, asked.bytes_per_token)
+        found = reuse(trace.blocks, window, capacities, asked.bytes_per_token)
+        found = replace(found, **beside(trace.blocks, capacities, asked))
     span = None if trace.arrivals is None else float(trace.arrivals.max() - trace.arrivals.min())
     recommended = limit(total, asked.percentile)
     if asked.context is not None and asked.context < int(total.values[-1]):
@@ -83,6 +59,20 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions) -> Traffic:
         counted=trace.counted,
         doubts=tuple(_doubts(trace)),
     )
+
+
+def _about_reuse(asked: Questions) -> list[str]:
+    """Options that ask about blocks."""
+    given = {
+        "--capacity": asked.capacities,
+        "--last-half": asked.last_half,
+        "--policy": asked.policies,
+        "--tiers": asked.tiers,
+        "--replicas": asked.replicas,
+        "--inclusive": asked.inclusive,
+        "--prefill-speed": asked.prefill_tokens_per_second,
+    }
+    return [name for name, value in given.items() if value]
 
 
 def _doubts(trace: Trace) -> list[Doubt]:

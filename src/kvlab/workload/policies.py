@@ -1,12 +1,12 @@
-"""Other policies at one capacity, as references for the LRU curve: FIFO, LFU, Belady's optimum, and two LRU tiers.
+"""Other policies at one capacity, as references for the LRU curve: FIFO, LFU, Belady's optimum.
 
 Each lets a block in and evicts another one at once, block by block; a request is looked up before its blocks are.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from itertools import pairwise
 
@@ -18,7 +18,7 @@ def fifo_hits(blocks: Blocks, capacity: int) -> int:
     held: set[int] = set()
     queue: deque[int] = deque()
     hits = 0
-    for request in _requests(blocks):
+    for request in requests_of(blocks):
         hits += _leading(request, held)
         for block in request:
             if block in held:
@@ -36,7 +36,7 @@ def lfu_hits(blocks: Blocks, capacity: int) -> int:
     used: dict[int, int] = {}
     heap: list[tuple[int, int, int]] = []
     hits = now = 0
-    for request in _requests(blocks):
+    for request in requests_of(blocks):
         hits += _leading(request, counts)
         for block in request:
             now += 1
@@ -71,31 +71,6 @@ def belady_hits(blocks: Blocks, capacity: int) -> int:
     return hits
 
 
-def tier_hits(blocks: Blocks, first: int, second: int) -> tuple[int, int]:
-    """Blocks found in each of two exclusive LRU tiers of that many blocks.
-
-    What the first evicts goes to the second, and what is found there comes back. A request's tail is touched first.
-    """
-    near: OrderedDict[int, None] = OrderedDict()
-    far: OrderedDict[int, None] = OrderedDict()
-    found = [0, 0]
-    for request in _requests(blocks):
-        for block in reversed(request):
-            if block in near:
-                found[0] += 1
-                near.move_to_end(block)
-                continue
-            if block in far:
-                found[1] += 1
-                del far[block]
-            near[block] = None
-            if len(near) > first:
-                far[near.popitem(last=False)[0]] = None
-                if len(far) > second:
-                    far.popitem(last=False)
-    return found[0], found[1]
-
-
 def _following(ids: list[int]) -> list[int]:
     """For each reference, the position of the next one to the same block; beyond the end when there is none."""
     following, seen = [len(ids)] * len(ids), dict[int, int]()
@@ -105,7 +80,8 @@ def _following(ids: list[int]) -> list[int]:
     return following
 
 
-def _requests(blocks: Blocks) -> Iterator[list[int]]:
+def requests_of(blocks: Blocks) -> Iterator[list[int]]:
+    """The block ids of one request after another."""
     ids, offsets = blocks.ids.tolist(), blocks.offsets.tolist()
     for begin, end in pairwise(offsets):
         yield ids[begin:end]
@@ -114,3 +90,7 @@ def _requests(blocks: Blocks) -> Iterator[list[int]]:
 def _leading(request: list[int], held: set[int] | dict[int, int]) -> int:
     """Blocks at the front of the request that are held."""
     return next((at for at, block in enumerate(request) if block not in held), len(request))
+
+
+POLICIES: dict[str, Callable[[Blocks, int], int]] = {"fifo": fifo_hits, "lfu": lfu_hits, "belady": belady_hits}
+"""Beside "lru", which is the curve itself."""

@@ -29,7 +29,22 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--fix", metavar="FILE", help="write the log with its prefix breakers fixed (default: nothing)")
     parser.add_argument("--percentile", type=positive, default=99.0, help="for the context limit (default: 99)")
-    parser.add_argument("--capacity", metavar="N,N", help="cache sizes in blocks to add to the curve (default: none)")
+    parser.add_argument(
+        "--capacity", metavar="N,N", help="cache sizes to add to the curve: blocks, or bytes as in 80GiB with --model"
+    )
+    parser.add_argument(
+        "--policy", metavar="NAME,NAME", help="policies at each --capacity: lru, fifo, lfu, belady (default: the curve)"
+    )
+    parser.add_argument(
+        "--tiers", metavar="NAME:N,..", help="a chain of tiers, as in gpu:5000,cpu:200GiB@50GB/s,ssd:1TiB@6GB/s"
+    )
+    parser.add_argument("--inclusive", action="store_true", help="a lower tier also holds what those above it hold")
+    parser.add_argument(
+        "--prefill-speed", type=positive, metavar="TOKENS/S", help="of one request: gives the TTFT that tiers save"
+    )
+    parser.add_argument(
+        "--replicas", type=count, metavar="N", help="replicas of the first --capacity each: own, shared, routed caches"
+    )
     parser.add_argument("--last-half", action="store_true", help="measure reuse on the second half of the requests")
     parser.add_argument(
         "--context", type=tokens("--context"), help="longest request to reserve for (default: the next power of two)"
@@ -51,6 +66,11 @@ def _run(options: argparse.Namespace) -> Answer:
         form=options.format,
         percentile=options.percentile,
         capacities=_capacities(options.capacity),
+        policies=_words(options.policy),
+        tiers=_words(options.tiers),
+        inclusive=options.inclusive,
+        prefill_tokens_per_second=options.prefill_speed,
+        replicas=options.replicas,
         last_half=options.last_half,
         tokenizer=options.tokenizer,
         estimate_tokens=options.estimate_tokens,
@@ -68,11 +88,12 @@ def _run(options: argparse.Namespace) -> Answer:
     return Answer(found, show)
 
 
-def _capacities(text: str | None) -> tuple[int, ...]:
-    try:
-        return tuple(int(word) for word in text.split(",")) if text is not None else ()
-    except ValueError:
-        raise BadInput(f"--capacity {text!r} must be whole numbers of blocks, with commas between them") from None
+def _words(text: str | None) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",")) if text is not None else ()
+
+
+def _capacities(text: str | None) -> tuple[int | str, ...]:
+    return tuple(int(word) if word.isdecimal() else word for word in _words(text))
 
 
 def _bytes_per_token(options: argparse.Namespace) -> int | None:

@@ -1,0 +1,38 @@
+"""What to ask of a trace."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Questions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to ask of a trace, beside what is always answered."""
+
+    percentile: float = 99.0
+    """Of the total lengths, for the context limit."""
+    capacities: tuple[int | str, ...] = ()
+    """Cache sizes that the curve must hold: blocks, or bytes as in "80GiB" where `bytes_per_token` is given."""
+    policies: tuple[str, ...] = ()
+    """Policies beside the LRU curve, at each of `capacities`: lru, fifo, lfu, belady."""
+    tiers: tuple[str, ...] = ()
+    """A chain of tiers, the GPU's first: "gpu:5000", "cpu:200GiB@50GB/s"."""
+    inclusive: bool = False
+    """Whether a lower tier also holds what those above it hold."""
+    prefill_tokens_per_second: float | None = None
+    """Of one request, to tell what a hit saves."""
+    replicas: int | None = None
+    """Replicas with a cache of each of the first of `capacities`."""
+    last_half: bool = False
+    """Measure reuse on the second half of the requests, with a cache that the first half has warmed."""
+    bytes_per_token: int | None = None
+    """Cache bytes of a token on one GPU, to give capacities in bytes."""
+    tokenizer: str | None = None
+    """tokenizer.json, its folder, a GGUF file or a Hub model, for logs that hold text."""
+    estimate_tokens: bool = False
+    """Without a tokenizer, count four bytes of text as a token."""
+    block_size: int = 16
+    """Tokens of a block, for logs that hold text or token ids."""
+    fix: str | None = None
+    """A file for the log with its prefix breakers fixed."""
+    context: int | None = None
+    """The longest request that would be reserved for, in the paging table; None: the next power of two."""
