@@ -282,7 +282,7 @@ def report(record: str | PathLike[str], folder: str | PathLike[str] | None = Non
 
 
 def traffic(*files: str | PathLike[str], form: str | None = None, **asked: Unpack[TrafficOptions]) -> Traffic:
-    """Lengths, the context limit, prefix reuse and paging of traces; see `workload.analysis.Questions` for `asked`.
+    """Lengths, the context limit, prefix reuse and paging of traces; see `workload.questions.Questions` for `asked`.
 
     Raises BadInput in one line for a file that cannot be read, or a question that the trace cannot answer; EngineFailed
     without the extra "traffic".
@@ -294,6 +294,6 @@ def traffic(*files: str | PathLike[str], form: str | None = None, **asked: Unpac
         raise EngineFailed(f"traffic needs {' and '.join(missing)}: pip install 'kvlab[traffic]'")
     from kvlab.request import stated
     from kvlab.rightsize import rightsize
-    from kvlab.workload.analysis import Questions
+    from kvlab.workload.questions import Questions
 
     return rightsize(files, form, stated(Questions, asked, "traffic"))
