@@ -10,7 +10,7 @@ recorded or ran here; the same file says what a person reads in each.
     tokens        that the cache holds          cache     its bytes, of all devices
     concurrency   requests of the context       weights   bytes as loaded
 
-    right   as a person reads it (within 0.1 %)
+    right   as a person reads it (within 0.01 %)
     wrong   something else, or a number where the log states none
     -       nothing where the log states one
 """
@@ -34,7 +34,7 @@ from kvlab.observe import read_log
 from log_table import folder, index
 
 UNITS = {"B": 1, "MB": 2**20, "MiB": 2**20, "GB": 2**30, "GiB": 2**30}
-CLOSE, SECONDS, MIB, GIB = 0.001, 300.0, 2.0**20, 2.0**30
+CLOSE, SECONDS, MIB, GIB = 0.0001, 300.0, 2.0**20, 2.0**30
 QUANTITIES = ("tokens", "concurrency", "cache", "weights")
 Answer = dict[str, float | None]
 

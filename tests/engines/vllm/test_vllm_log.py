@@ -58,6 +58,29 @@ def test_of_several_ranks_the_smallest_pool_and_the_largest_weights_count() -> N
     assert restarted.value == 7 * 2**30
 
 
+def test_the_profile_that_v1_prints_at_debug_is_read() -> None:
+    """The message of 0.9 to 0.13; numbers of a public test of another reader."""
+    line = (
+        "Total non KV cache memory: 20.19GiB; torch peak memory increase: 1.42GiB; non-torch forward increase memory:"
+        " 0.51GiB; weights memory: 18.26GiB."
+    )
+    says = {item.name: item.value for item in read(line).seen}
+    assert says == {"weights_bytes": 18.26 * 2**30, "activation_bytes": 1.42 * 2**30, "non_torch_bytes": 0.51 * 2**30}
+
+
+def test_of_ranks_that_each_state_a_capacity_the_smallest_counts(golden: Path) -> None:
+    """vLLM 0.8 prints it for every rank, in no order; a second start in the same log has its own."""
+    lines = (golden / "logs" / "0.8.4_deepseek_r1_tp16.log").read_text().splitlines()
+    for order in (lines, lines[::-1]):
+        tokens = read(*order).get("kv_tokens")
+        assert tokens is not None
+        assert tokens.value == 335_168
+    memory = "INFO 04-27 03:51:57 [gpu_model_runner.py:1347] Model loading took 7.1217 GiB and 170.700889 seconds"
+    again = read(*lines, memory, lines[0]).get("kv_tokens")
+    assert again is not None
+    assert again.value == 335_360
+
+
 def test_the_capacity_line_of_a_real_log_is_found_with_its_number(golden: Path) -> None:
     lines = (golden / "logs" / "0.32.0_cpu_auto.log").read_text().splitlines()
     seen = read(*lines)

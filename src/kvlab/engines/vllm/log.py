@@ -48,6 +48,11 @@ _SAID = (
     Said("weights_bytes", "bytes", re.compile(rf"\bmodel weights take {_X}GiB"), GIB),
     Said("weights_bytes", "bytes", re.compile(rf"\bActual usage is {_X} GiB for weight,"), GIB),
     Said("consumed_bytes", "bytes", re.compile(rf"\bActual usage is {_X} GiB for consumed memory"), GIB),
+    # "torch peak memory increase: 1.42GiB; non-torch forward increase memory: 0.51GiB; weights memory: 18.26GiB."
+    # (0.9 to 0.13, at debug)
+    Said("weights_bytes", "bytes", re.compile(rf"\bweights memory: {_X}GiB"), GIB),
+    Said("activation_bytes", "bytes", re.compile(rf"torch peak memory increase: {_X}GiB"), GIB),
+    Said("non_torch_bytes", "bytes", re.compile(rf"non-torch forward increase memory: {_X}GiB"), GIB),
     Said("activation_bytes", "bytes", re.compile(rf"activation peak memory takes {_X}GiB"), GIB),
     Said("activation_bytes", "bytes", re.compile(rf" {_X} GiB for peak activation,"), GIB),
     Said("non_torch_bytes", "bytes", re.compile(rf"non_torch_memory(?: takes |=){_X}GiB"), GIB),
@@ -118,6 +123,7 @@ _LARGEST = (
     "activation_bytes",
     "non_torch_bytes",
 )
+_MEMORY, _CAPACITY = ("weights_bytes", "kv_pool_bytes"), ("kv_tokens", "max_concurrency")
 _OF_RANKS = {"kv_pool_bytes": min, **dict.fromkeys(_LARGEST, max)}
 
 
@@ -151,11 +157,12 @@ def _served(line: str, number: int) -> list[Seen]:
 
 
 def _add(seen: list[Seen], item: Seen) -> None:
-    """Keep one statement per start where ranks each make theirs; a start ends with its capacity line."""
-    choose = _OF_RANKS.get(item.name)
+    """Keep one statement per start where ranks each make theirs: memory first, then what it holds (each, to 0.9)."""
+    choose = min if item.name in _CAPACITY else _OF_RANKS.get(item.name)
     if choose is not None:
+        ends = _MEMORY if item.name in _CAPACITY else _CAPACITY
         for index in range(len(seen) - 1, -1, -1):
-            if seen[index].name in ("kv_tokens", "max_concurrency"):
+            if seen[index].name in ends:
                 break
             if seen[index].name == item.name:
                 if choose(seen[index].value, item.value) != seen[index].value:
@@ -169,4 +176,5 @@ LOG = LogReader(
     recognises=lambda line: _OURS.search(_COLOUR.sub("", line)) is not None,
     read=_read,
     also=patterns_in(globals(), _OURS, _COLOUR),
+    starts=re.compile(r"vLLM API server version "),
 )
