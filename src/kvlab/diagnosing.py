@@ -35,6 +35,10 @@ _MOST_STEPS = 3
 _SECONDS = 30.0
 """How long a URL is looked at unless said otherwise."""
 _NO_VERDICT = "What was seen does not decide it"
+_NOTHING_LEFT = (
+    "what the time goes to: no verdict fits what was seen. The host (a busy CPU, CUDA graphs off), traffic between GPUs"
+    " or other programs on them are not in the metrics; see kvlab explain LOG, or take a profile"
+)
 _AGAIN = Intervention(
     rank=1,
     do="look again with what is missing, while the load is on",
@@ -177,14 +181,15 @@ def judge(case: Case) -> Diagnosis:
     asked = {code: diagnoses.rule(code).ways(case) for code in diagnoses.codes()}
     answers = {code: any_holds(ways) for code, ways in asked.items()}
     code = next((code for code, answer in answers.items() if answer), NOT_ENOUGH)
-    deciding = next((way for way in asked.get(code, ()) if all_hold(way)), ())
+    holding = [way for way in asked.get(code, ()) if all_hold(way)]
+    deciding = tuple(dict.fromkeys(condition for way in holding for condition in way))
     seconds = case.window.seconds if case.window is not None else None
     return Diagnosis(
         engine=case.last.engine,
         replicas=len(case.pools),
         verdict=code,
         title=_NO_VERDICT if code == NOT_ENOUGH else diagnoses.page(code).title,
-        confidence=_confidence(case, deciding),
+        confidence=_confidence(case, holding),
         because=tuple(condition.text for condition in deciding),
         seconds=seconds,
         looks=len(case.looks),
@@ -201,10 +206,11 @@ def _since_start(case: Case) -> Case:
     return msgspec.structs.replace(case, looks=case.looks[starts[-1] :]) if starts else case
 
 
-def _confidence(case: Case, deciding: Way) -> Confidence:
-    if not deciding:
+def _confidence(case: Case, holding: list[Way]) -> Confidence:
+    if not holding:
         return "none"
-    return "firm" if len(case.looks) > 2 and all(condition.sure for condition in deciding) else "tentative"
+    sure = any(all(condition.sure for condition in way) for way in holding)
+    return "firm" if len(case.looks) > 2 and sure else "tentative"
 
 
 def _missing(asked: dict[str, tuple[Way, ...]], code: str) -> tuple[str, ...]:
@@ -219,7 +225,8 @@ def _missing(asked: dict[str, tuple[Way, ...]], code: str) -> tuple[str, ...]:
     for text in dict.fromkeys(one.missing for way in ways for one in way if one.missing):
         what, _, remedy = text.partition(": ")
         by_remedy.setdefault(remedy, []).append(what)
-    return tuple(f"{', '.join(whats)}: {remedy}" if remedy else whats[0] for remedy, whats in by_remedy.items())
+    found = tuple(f"{', '.join(whats)}: {remedy}" if remedy else whats[0] for remedy, whats in by_remedy.items())
+    return found or (() if code in asked else (_NOTHING_LEFT,))
 
 
 def _told(asked: dict[str, tuple[Way, ...]]) -> tuple[Condition, ...]:

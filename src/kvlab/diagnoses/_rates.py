@@ -160,7 +160,8 @@ def _percentile(case: Case, word: str, objective: float, what: str) -> Condition
     limit = _bound(told, objective)
     low, high = found
     span = f"above {_seconds(low)}" if high == float("inf") else f"{_seconds(low)} to {_seconds(high)}"
-    text = f"95 % of {told.count:,.0f}: {what} {span}, objective {_seconds(limit)}"
+    read_at = "" if limit == objective else f", read at the bucket bound {_seconds(limit)}"
+    text = f"{what}, 95th percentile of {told.count:,.0f}: {span}; objective {_seconds(objective)}{read_at}"
     line = f"{case.last.lines.get(word, word)!s}".replace("\n", "; ")
     evidence = (Evidence(f"{word}_p95", low, f"{told.count:,.0f} observations in the window; at its end {line}"),)
     return Condition(text=text, holds=low >= limit, evidence=evidence, sure=told.count >= _LEAST_OBSERVED)

@@ -28,7 +28,10 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 def looks(table: Table, text: str, path: str, seconds: float | None) -> tuple[Look, ...]:
     """A look for each row, in order. Raises BadInput naming the row that is damaged."""
-    rows = list(csv.DictReader(io.StringIO(text)))
+    try:
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    except csv.Error as error:
+        raise BadInput(f"{path} is not a CSV file: {error}") from None
     if not rows:
         raise BadInput(f"{path} has a header and no rows")
     if table.time is None and len(rows) > 1 and seconds is None:

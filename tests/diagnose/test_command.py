@@ -1,0 +1,82 @@
+"""`kvlab diagnose` as it is typed."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from vllm_pages import bandwidth
+
+from kvlab.cli import main
+
+SAVED = Path(__file__).parents[1] / "golden" / "diagnose"
+SERIES = str(SAVED / "vllm_log_scale2000.csv")
+
+
+@pytest.fixture(autouse=True)
+def own_signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`main` takes SIGTERM for itself."""
+    monkeypatch.setenv("COLUMNS", "100")
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+
+
+def test_the_verdict_comes_first_on_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", SERIES]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("scheduler_limit_bound")
+    assert len(lines) <= 35
+
+
+def test_the_longest_answer_is_one_screen(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for name, page in zip("ab", bandwidth(), strict=True):
+        (tmp_path / name).write_text(page)
+    assert main(["diagnose", str(tmp_path / "a"), str(tmp_path / "b"), "--seconds", "30"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) <= 36
+
+
+def test_the_document_has_the_keys_of_the_contract(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["diagnose", SERIES, "--json", "-o", str(tmp_path / "out.json")]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == json.loads((tmp_path / "out.json").read_text())
+    assert found["schema"] == "kvlab/diagnose@1"
+    assert {"engine", "replicas", "verdict", "evidence", "missing", "interventions", "alerts"} <= found.keys()
+    assert found["alerts"] == []
+    assert all(one.keys() == {"metric", "value", "line"} for one in found["evidence"])
+    assert all(one.keys() == {"rank", "do", "why", "expect", "verify"} for one in found["interventions"])
+
+
+def test_pages_are_printed_like_those_of_explain(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", "--list"]) == 0
+    assert "prefix_recompute_bound" in capsys.readouterr().out
+    assert main(["diagnose", "capacity_bound"]) == 0
+    assert "No preemption is no proof of room" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "give the URL"),
+        (["capacity_bond"], "did you mean capacity_bound"),
+        (["/no/such/file.prom"], "no scrape at"),
+        ([SERIES, SERIES], "--seconds"),
+        ([SERIES, SERIES, "--seconds", "3"], "given alone"),
+        ([SERIES, "--save", "x.jsonl"], "--save"),
+        ([SERIES, "--engine", "vlm"], "vllm"),
+        ([SERIES, "--seconds", "0"], "above 0"),
+        ([SERIES, "--plan", SERIES], "plan"),
+        ([SERIES, "--traffic", SERIES], "traffic"),
+        (["--list", SERIES], "--list"),
+        (["http://127.0.0.1:9/"], "no server"),
+        (["http://127.0.0.1:9/", SERIES], "give the URL"),
+    ],
+)
+def test_wrong_input_is_one_line_and_2(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", *words]) == 2
+    told = capsys.readouterr().err
+    assert says.lower() in told.lower()
+    assert [line for line in told.splitlines() if line.startswith("kvlab: ")] == [told.splitlines()[-1]]

@@ -1,0 +1,81 @@
+"""Saved series: what kvlab writes, what others left, and what is damaged."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from vllm_pages import capacity
+
+from kvlab import recordings
+from kvlab.core.diagnosis import Scrape
+from kvlab.core.errors import BadInput, KvlabError
+
+SAVED = Path(__file__).parents[1] / "golden" / "diagnose"
+
+
+def test_a_csv_is_read_row_by_row() -> None:
+    path = SAVED / "vllm_log_scale300.csv"
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    looks = recordings.read(str(path))
+    assert len(looks) == len(rows)
+    assert max(look.reading.values["running"] for look in looks) == 256
+    # per cent in the file
+    assert max(look.reading.values["kv_used_ratio"] for look in looks) == pytest.approx(0.375, abs=0.001)
+    assert looks[-1].seconds == pytest.approx(float(rows[-1]["timestamp"]) - float(rows[0]["timestamp"]))
+
+
+def test_rows_without_a_time_need_the_seconds_between_them() -> None:
+    path = str(SAVED / "vllm_0.32_pool_full.csv")
+    assert recordings.read(path, None, 12.0)[-1].seconds == 12 * 21
+    with pytest.raises(BadInput, match="--seconds"):
+        recordings.read(path)
+
+
+def test_what_kvlab_saves_it_reads_again(tmp_path: Path) -> None:
+    path = tmp_path / "series.jsonl"
+    scrapes = [Scrape(time=1e9 + at, engine="vllm", pages={"/metrics": page}) for at, page in enumerate(capacity())]
+    path.write_bytes(b"".join(msgspec.json.encode(scrape) + b"\n" for scrape in scrapes))
+    first, last = recordings.read(str(path))
+    assert (first.seconds, last.seconds) == (0, 1)
+    assert last.reading.values["preemptions_total"] - first.reading.values["preemptions_total"] == 18
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "empty"),
+        ("<html><body>login</body></html>", "HTML"),
+        ("node_load1 0.3\n", "no engine that kvlab knows"),
+        ("hello there, this is no scrape\n", "not Prometheus text"),
+        ("timestamp,prompt_throughput,generation_throughput,num_running,num_pending\n", "no rows"),
+        ("timestamp,prompt_throughput,generation_throughput,num_running,num_pending\n5,1,1,2,x\n", "row 2"),
+        ("timestamp,prompt_throughput,generation_throughput,num_running,num_pending\n5,1,1,2,3\n4,1,1,2,3\n", "row 3"),
+        ('{"schema":"kvlab/scrape@1","time":1,"engine":"vllm"}\n', "line 1"),
+        ('{"schema":"kvlab/scrape@1","time":1,"engine":"vlm","pages":{}}\n', "vllm"),
+    ],
+)
+def test_what_is_no_series_is_refused_in_one_line(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "scrape"
+    path.write_text(text)
+    with pytest.raises(BadInput, match=says) as refused:
+        recordings.read(str(path))
+    assert "\n" not in str(refused.value)
+
+
+@given(cut=st.integers(0, 19_000), junk=st.binary(max_size=40))
+def test_a_damaged_series_is_a_line_and_no_traceback(
+    cut: int, junk: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    content = (SAVED / "vllm_log_scale2000.csv").read_bytes()
+    path = tmp_path_factory.mktemp("cut") / "series.csv"
+    path.write_bytes(content[:cut] + junk + content[cut + 60 :])
+    try:
+        looks = recordings.read(str(path))
+    except KvlabError:
+        looks = ()
+    assert all(0 <= value <= 1 << 60 for look in looks for value in look.reading.values.values())
