@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from kvlab import traces
 from kvlab.core.errors import BadInput
 from kvlab.core.traffic import Traffic
@@ -19,11 +17,11 @@ def rightsize(files: Sequence[object], form: str | None, asked: Questions) -> Tr
     paths = traces.named(files)
     reading = traces.reading(asked.tokenizer, asked.estimate_tokens, asked.block_size)
     found = merged([traces.read(path, form, reading) for path in paths])
-    said = analyse(found, [path.name for path in paths], asked)
+    names = [path.name for path in paths]
     if found.counted == "log":
         if asked.fix is not None:
             raise BadInput("--fix rewrites the text of a log: give a log of requests with --tokenizer")
-        return said
+        return analyse(found, names, asked)
     from kvlab.breakers._report import breakers
 
-    return replace(said, breakers=breakers(paths, form, reading, asked.fix))
+    return analyse(found, names, asked, breakers(paths, form, reading, asked.fix))

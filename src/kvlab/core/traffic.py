@@ -136,9 +136,13 @@ class PagingLine(msgspec.Struct, frozen=True, kw_only=True):
 class TrafficMove(msgspec.Struct, frozen=True, kw_only=True):
     """Something to change, what it gives on this traffic, and why."""
 
+    code: str
+    """Its page is the docstring of the file of that name in workload/moves."""
     do: str
     gain: str
     because: str
+    saves: float | None = None
+    """Share of the prompt tokens that need not be computed; None: the move is about memory."""
 
 
 class Traffic(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,19 +6,23 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from kvlab.core.breaker import Breakers
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
 from kvlab.core.trace import Trace
 from kvlab.core.traffic import Traffic
 from kvlab.workload.beside import beside, whole_blocks
 from kvlab.workload.lengths import Column, lengths, limit, paging
-from kvlab.workload.moves import moves
+from kvlab.workload.moves import Seen, moves
 from kvlab.workload.questions import Questions
 from kvlab.workload.reuse import Window, reuse
 
 
-def analyse(trace: Trace, files: Sequence[str], asked: Questions) -> Traffic:
-    """Lengths, limit, reuse, paging and moves. Raises BadInput for questions that the trace cannot answer."""
+def analyse(trace: Trace, files: Sequence[str], asked: Questions, broken: Breakers | None = None) -> Traffic:
+    """Lengths, limit, reuse, paging and moves; `broken`: what breaks the prefixes of its prompts.
+
+    Raises BadInput for questions that the trace cannot answer.
+    """
     if asked.bytes_per_token is not None and asked.bytes_per_token < 1:
         raise BadInput(f"bytes_per_token={asked.bytes_per_token} must be at least 1")
     if trace.blocks is None and (named := _about_reuse(asked)):
@@ -28,11 +32,13 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions) -> Traffic:
     prompts = Column(trace.inputs)
     answers = None if trace.outputs is None else Column(trace.outputs)
     total = prompts if trace.outputs is None else Column(trace.inputs + trace.outputs)
-    found = None
+    found = pool = None
     if trace.blocks is not None:
         window = Window(len(trace.inputs) // 2 if asked.last_half else 0, trace.inputs)
         capacities = whole_blocks(asked.capacities, trace.blocks.size, asked.bytes_per_token)
-        found = reuse(trace.blocks, window, capacities, asked.bytes_per_token)
+        points = (*capacities, *(2 * at for at in capacities[:1]))
+        found = reuse(trace.blocks, window, points, asked.bytes_per_token)
+        pool = capacities[0] if capacities else None
         found = replace(found, **beside(trace.blocks, capacities, asked))
     span = None if trace.arrivals is None else float(trace.arrivals.max() - trace.arrivals.min())
     recommended = limit(total, asked.percentile)
@@ -54,7 +60,8 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions) -> Traffic:
         context=recommended,
         reuse=found,
         paging=() if answers is None else paging(prompts, answers, total, longest),
-        moves=moves(lengths(prompts), recommended, found),
+        moves=moves(Seen(lengths(prompts), recommended, found, broken, pool)),
+        breakers=broken,
         left_out=trace.left_out,
         counted=trace.counted,
         doubts=tuple(_doubts(trace)),

@@ -11,7 +11,10 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
     percentile: float = 99.0
     """Of the total lengths, for the context limit."""
     capacities: tuple[int | str, ...] = ()
-    """Cache sizes that the curve must hold: blocks, or bytes as in "80GiB" where `bytes_per_token` is given."""
+    """Cache sizes that the curve must hold: blocks, or bytes as in "80GiB" where `bytes_per_token` is given.
+
+    The first one is taken for the pool that serves this traffic.
+    """
     policies: tuple[str, ...] = ()
     """Policies beside the LRU curve, at each of `capacities`: lru, fifo, lfu, belady."""
     tiers: tuple[str, ...] = ()

@@ -30,7 +30,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fix", metavar="FILE", help="write the log with its prefix breakers fixed (default: nothing)")
     parser.add_argument("--percentile", type=positive, default=99.0, help="for the context limit (default: 99)")
     parser.add_argument(
-        "--capacity", metavar="N,N", help="cache sizes to add to the curve: blocks, or bytes as in 80GiB with --model"
+        "--capacity",
+        metavar="N,N",
+        help="cache sizes on the curve, the pool's first: blocks, or bytes as in 80GiB with --model",
     )
     parser.add_argument(
         "--policy", metavar="NAME,NAME", help="policies at each --capacity: lru, fifo, lfu, belady (default: the curve)"
