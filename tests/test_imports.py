@@ -16,6 +16,8 @@ ORDER = [
         "options",
         "machine",
         "ports",
+        "interrupts",
+        "logsize",
         "detect",
         "source",
         "logs",

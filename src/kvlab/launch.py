@@ -6,13 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import IO, Any, Self, TypedDict
+from types import TracebackType
+from typing import IO, Self, TypedDict
 
 import msgspec
 
@@ -20,6 +19,8 @@ from kvlab import engines
 from kvlab.core.errors import EngineFailed
 from kvlab.core.plan import Launch, Plan
 from kvlab.failing import Failing
+from kvlab.interrupts import signals_held
+from kvlab.logsize import shorten
 from kvlab.ports import free_port, refuse_taken
 
 READY_SECONDS = 900.0
@@ -103,7 +104,8 @@ class Server:
         self._ready_path = engines.launcher(what.engine).ready_path
         log.parent.mkdir(parents=True, exist_ok=True)
         argv, env = _with_files(what, log)
-        with log.open("wb") as out:
+        log.write_bytes(b"")
+        with log.open("ab") as out, signals_held() as answer:  # appending: it may be shortened while it is written
             self._process = subprocess.Popen(
                 (sys.executable, "-m", "kvlab.supervisor", "--", *argv),
                 stdin=subprocess.PIPE,
@@ -112,7 +114,12 @@ class Server:
                 env={**os.environ, **env},
                 start_new_session=True,
             )
-        self._tail = log.open("r", encoding="utf-8", errors="replace")
+            self._tail = log.open("r", encoding="utf-8", errors="replace")
+        try:
+            answer()
+        except BaseException:
+            self.stop()
+            raise
 
     def wait_ready(self, timeout: float = READY_SECONDS, on_line: OnLine | None = None) -> None:
         """Returns once requests are served.
@@ -160,9 +167,12 @@ class Server:
         """Why the engine is gone, when it is, or goes within `patience` seconds."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=patience)
-        if self.alive():
-            return None
+        alive = self.alive()
         self._read_log(None)
+        if alive:
+            if shorten(self.log):
+                self._tail.seek(0, os.SEEK_END)
+            return None
         return self._exit_error("died while it was serving")
 
     def _read_log(self, on_line: OnLine | None) -> None:
@@ -209,28 +219,6 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-
-@contextmanager
-def _signals_held() -> Iterator[Callable[[], None]]:
-    """Signals that Python answers wait until the yielded call: none may come between a start and the note of it."""
-    came: list[int] = []
-    usual: dict[int, Callable[[int, FrameType | None], Any]] = {}
-    if threading.current_thread() is threading.main_thread():  # no other thread answers signals
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if callable(handler := signal.getsignal(number)):
-                usual[number] = handler
-                signal.signal(number, lambda number, _: came.append(number))
-
-    def answer() -> None:
-        for number in came:
-            usual[number](number, None)
-
-    try:
-        yield answer
-    finally:
-        for held, before in usual.items():
-            signal.signal(held, before)
 
 
 def _with_files(what: Command, log: Path) -> tuple[tuple[str, ...], dict[str, str]]:

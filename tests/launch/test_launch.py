@@ -16,7 +16,7 @@ import msgspec
 import psutil
 import pytest
 
-from kvlab import api
+from kvlab import api, logsize
 from kvlab.core.errors import EngineFailed
 from kvlab.core.plan import Plan
 from kvlab.launch import DYING_SECONDS, Command, Server, start
@@ -57,7 +57,7 @@ def test_leaving_the_context_stops_everything(plan: Plan, tmp_path: Path) -> Non
 
 SCRIPT = """
 import pathlib, sys, time
-from kvlab import api
+from kvlab import api, logsize
 from kvlab.launch import DYING_SECONDS, Command, Server, start
 plan = api.plan(sys.argv[1], engine="llamacpp", context=1024, parallel=1, engine_args={"embedded": "true"})
 with start(plan, pathlib.Path(sys.argv[2])):
@@ -128,6 +128,25 @@ def test_a_second_interrupt_hurries_the_stop_and_comes_after_it(plan: Plan, tmp_
         server.stop()
     assert gone(processes)
     assert time.monotonic() - began < 9  # asked first, it would be given 10 s
+
+
+def test_a_log_that_grows_for_weeks_keeps_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logsize, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(logsize, "KEPT_BYTES", 10_000)
+    chatty = "import time; print('n_ctx = 512')\nfor at in range(10**9): print('line', at); time.sleep(0.0001)"
+    log = tmp_path / "engine.log"
+    with Server(Command(engine="llamacpp", argv=(sys.executable, "-u", "-c", chatty), env={}, port=1), log) as server:
+        assert wait_for(lambda: log.stat().st_size > 100_000)
+        assert server.died() is None
+        text = log.read_text()
+        assert len(text) < 40_000
+        assert text.startswith("n_ctx = 512\nline 0\n")
+        assert "bytes were cut off here; the last of them are in engine.log.earlier\n" in text
+        assert wait_for(lambda: log.stat().st_size > len(text))  # the engine writes on
+    for part in (log, tmp_path / "engine.log.earlier"):
+        numbers = [int(line.split()[1]) for line in part.read_text().splitlines()[1:] if line.startswith("line ")]
+        assert numbers == sorted(numbers)
+        assert len(numbers) > 500
 
 
 def test_an_engine_that_dies_says_so(plan: Plan, tmp_path: Path) -> None:
