@@ -15,7 +15,7 @@ from kvlab.core.model import Doubt, Model, Weights
 from kvlab.core.observation import Failure, Observation, Said
 from kvlab.core.plan import Ask, Capacity, Expected, KvCost, Launch, LedgerLine, Move
 from kvlab.core.scrape import Reading, believed
-from kvlab.core.series import Names, Series, by_pool
+from kvlab.core.series import STARTED, Names, Series, by_pool
 from kvlab.core.stated import StatedArgs
 from kvlab.core.taken import Taken
 from kvlab.core.tiers import Tier
@@ -205,7 +205,8 @@ class MetricMap(msgspec.Struct, frozen=True, kw_only=True):
     Counters since the engine's start: preemptions_total, requests_total (finished), prompt_tokens_total (cached ones
     too), prefill_tokens_total (computed ones only), generation_tokens_total, prefix_queries_tokens_total,
     prefix_hits_tokens_total, external_queries_tokens_total, external_hits_tokens_total, offload_loaded_bytes_total,
-    offload_stored_bytes_total, drafted_tokens_total, accepted_tokens_total.
+    offload_stored_bytes_total, drafted_tokens_total, accepted_tokens_total; prefill_seconds_total and
+    decode_seconds_total, where an engine has no histograms. started_at: when its process began (Unix time).
     Histograms: ttft_seconds, itl_seconds (between two tokens), tpot_seconds (a request's mean), queue_seconds,
     prefill_seconds, decode_seconds, e2e_seconds, request_prompt_tokens, request_generation_tokens, iteration_tokens.
     """
@@ -253,7 +254,7 @@ class MetricMap(msgspec.Struct, frozen=True, kw_only=True):
         return rows(pages[self.paths[0]]) if self.series and self.paths[0] in pages else []
 
     def _values(self, pages: Mapping[str, str], names: Names) -> tuple[dict[str, float], dict[str, str]]:
-        stated, lines = names.stated(self.series)
+        stated, lines = names.stated((*self.series, STARTED))
         values = believed(stated if self.more is None else self.more(pages, stated))
         return values, {word: lines.get(word) or self.told.get(word, "") for word in values}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import pairwise
 
 import msgspec
 
@@ -14,8 +15,19 @@ from kvlab.core.errors import BadInput
 
 MOST = float(1 << 60)
 """Above any count, time or size that an engine states."""
+STARTED_AT = "started_at"
+"""When the engine's process began, in seconds since 1970, where it says so."""
 _FULL = 1.001
 """A ratio of 1, rounded."""
+
+
+class Percentile(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a quantile lies: above `low`, at most `high`, which is infinite in the last bucket."""
+
+    low: float
+    high: float
+    estimate: float | None
+    """Interpolated between the two; None in the last bucket, where `low` is the least that it can be."""
 
 
 class Histogram(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,12 +50,35 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     def quantile(self, share: float) -> tuple[float, float] | None:
         """The bucket (low, high] that holds the quantile; `high` is infinite in the last. None without observations.
 
-        A histogram says no more than that: a number between the two is an interpolation.
+        A histogram says no more than that: a number between the two is an interpolation. The first bucket holds its
+        lower end, 0, too.
         """
-        if self.count <= 0:
+        at = self._bucket(share)
+        return None if at is None else (self.bounds[at - 1] if at else 0.0, self.bounds[at])
+
+    def percentile(self, share: float) -> Percentile | None:
+        """The bucket that holds the quantile, and an estimate inside it. None without observations.
+
+        The estimate is that of Prometheus' histogram_quantile: observations lie evenly in their bucket. Source:
+        https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile. Prometheus gives the
+        lower end of the infinite bucket as the quantile; here it is `low`, and there is no estimate.
+        """
+        at, found = self._bucket(share), self.quantile(share)
+        if at is None or found is None:
             return None
-        at = next((i for i, count in enumerate(self.counts) if count >= share * self.count), len(self.counts) - 1)
-        return (self.bounds[at - 1] if at else 0.0, self.bounds[at])
+        low, high = found
+        before = self.counts[at - 1] if at else 0.0
+        inside = (self._rank(share) - before) / (self.counts[at] - before)
+        estimate = None if math.isinf(high) else min(high, low + (high - low) * max(0.0, inside))
+        return Percentile(low=low, high=high, estimate=estimate)
+
+    def _bucket(self, share: float) -> int | None:
+        rank = self._rank(share)
+        return next((at for at, count in enumerate(self.counts) if count > 0 and count >= rank), None)
+
+    def _rank(self, share: float) -> float:
+        # 0.07 of 100 observations is the seventh, not the one after it, which 7.000000000000001 would ask for
+        return share * self.count * (1 - 1e-12)
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,20 +105,26 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def restarted(self) -> tuple[str, ...]:
-        """Counters that fell, or histograms that lost observations: the engine was started again in between."""
-        words = [
-            word
-            for word, value in self.first.values.items()
-            if word.endswith("_total") and self.last.values.get(word, math.inf) < value
+        """What shows that the engine was started again in between, or that it is another set of engines.
+
+        Counters that fell, of the server or of one pool; histograms that lost observations; a later start; pools that
+        came or went. A restart whose counters have already passed the old values shows in `started_at` alone.
+        """
+        first, last = self.first, self.last
+        fallen = _fallen(first.values, last.values)
+        of_pools = [
+            f"{word} of {name}"
+            for name, values in first.pools.items()
+            if name in last.pools
+            for word in _fallen(values, last.pools[name])
         ]
-        return (
-            *words,
-            *(
-                word
-                for word, told in self.first.histograms.items()
-                if word in self.last.histograms and self.last.histograms[word].count < told.count
-            ),
-        )
+        emptied = [
+            word
+            for word, told in first.histograms.items()
+            if word in last.histograms and last.histograms[word].count < told.count
+        ]
+        moved = ["pools"] if first.pools.keys() != last.pools.keys() else []
+        return (*fallen, *of_pools, *emptied, *moved)
 
     def grown(self, word: str) -> float | None:
         """By how much a counter rose; None when it was not seen at both ends, or the engine was started again."""
@@ -98,13 +139,22 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         return None if grown is None else grown / self.seconds
 
     def histogram(self, word: str) -> Histogram | None:
-        """The observations made within the window; None as for `grown`, or when the buckets changed."""
+        """The observations made within the window; None as for `grown`, or when the buckets do not match."""
         before, after = self.first.histograms.get(word), self.last.histograms.get(word)
         if before is None or after is None or before.bounds != after.bounds or self.restarted:
             return None
         total = None if before.sum is None or after.sum is None else after.sum - before.sum
         counts = tuple(late - early for early, late in zip(before.counts, after.counts, strict=True))
+        if counts[0] < 0 or any(low > high for low, high in pairwise(counts)):
+            return None
         return Histogram(bounds=after.bounds, counts=counts, sum=total)
+
+
+def _fallen(before: Mapping[str, float], after: Mapping[str, float]) -> list[str]:
+    """Counters that are lower than they were, and a start that is later by more than rounding."""
+    words = [word for word, value in before.items() if word.endswith("_total") and after.get(word, math.inf) < value]
+    started = after.get(STARTED_AT, -math.inf) - before.get(STARTED_AT, math.inf)
+    return [*words, *([STARTED_AT] if started > 1 else [])]
 
 
 def believed(values: Mapping[str, float]) -> dict[str, float]:

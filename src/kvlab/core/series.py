@@ -14,18 +14,18 @@ from typing import Literal
 import msgspec
 
 from kvlab.core.exposition import Sample
-from kvlab.core.scrape import MOST, Histogram
+from kvlab.core.scrape import MOST, STARTED_AT, Histogram
 
 Across = Literal["sum", "pools", "largest", "smallest"]
 """How label sets combine. "sum": they add up. "pools": ranks repeat their pool, so the largest of each pool is summed.
 "largest" and "smallest": one of them speaks for all."""
 
-START = "process_start_time_seconds"
-"""The Prometheus clients' own gauge: when the process began, in seconds since 1970."""
-
 
 class Series(msgspec.Struct, frozen=True):
-    """Where an engine states one word. `names`: newest first; the first that is served counts, never two of them."""
+    """Where an engine states one word. `names`: newest first; the first that is served counts, never two of them.
+
+    A word may have several series, where their names need different labels: the first that states it counts.
+    """
 
     word: str
     names: tuple[str, ...]
@@ -39,6 +39,9 @@ class Series(msgspec.Struct, frozen=True):
     needs: str | None = None
     """Another word without which this one says nothing."""
 
+
+STARTED = Series(STARTED_AT, ("process_start_time_seconds",), across="smallest")
+"""The gauge that Prometheus' own clients add."""
 
 Rows = Sequence[tuple[str, Sample]]
 """Samples with the lines that they were read from."""
@@ -55,9 +58,10 @@ class Names:
 
     def stated(self, series: Iterable[Series]) -> tuple[dict[str, float], dict[str, str]]:
         """The values by word, and the lines that they were read from."""
-        values, lines = dict[str, float](), dict[str, str]()
+        values, lines, served = dict[str, float](), dict[str, str](), set[str]()
         for one in series:
-            rows = self._of(one)
+            rows = [] if one.word in served else self._of(one)
+            served |= {one.word} if rows else set()
             value = self._combined(one, [sample for _, sample in rows])
             if value is not None and (one.needs is None or one.needs in values):
                 values[one.word] = value
@@ -78,8 +82,8 @@ class Names:
 
     def _of(self, one: Series) -> list[tuple[str, Sample]]:
         first = next((rows for name in one.names if (rows := self._selected(name, one.only))), [])
-        others = [self._selected(name, one.only) for name in one.plus]
-        return [] if not all(others) else [*first, *(row for rows in others for row in rows)] if first else []
+        parts = [first, *(self._selected(name, one.only) for name in one.plus)]
+        return [row for part in parts for row in part] if all(parts) else []
 
     def _selected(self, name: str, only: Mapping[str, str]) -> list[tuple[str, Sample]]:
         rows = self._rows.get(name, [])

@@ -16,6 +16,7 @@ def test_a_full_pool_reads_as_the_server_stated_it(golden: Path) -> None:
     """vLLM 0.32.0: 12 requests in 101 blocks of 32 tokens; two wait and the pool is full."""
     values = read((golden / "metrics" / "0.32.0_cpu_pool_full.prom").read_text())
     assert values == {
+        "started_at": 1.79598934576e09,
         "running": 10,
         "waiting": 2,
         "waiting_capacity": 2,

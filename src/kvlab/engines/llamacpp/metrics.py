@@ -30,6 +30,8 @@ _SERIES = (
     # of single requests, added up: several work at the same time
     Series("prefill_seconds_total", ("llamacpp:prompt_seconds_total",)),
     Series("decode_seconds_total", ("llamacpp:tokens_predicted_seconds_total",)),
+    Series("prefill_seconds_total", ("llamacpp:prompt_seconds_total",)),
+    Series("decode_seconds_total", ("llamacpp:tokens_predicted_seconds_total",)),
     Series("drafted_tokens_total", ("llamacpp:spec_decode_num_draft_tokens_total",)),
     Series("accepted_tokens_total", ("llamacpp:spec_decode_num_accepted_tokens_total",)),
 )
@@ -74,6 +76,12 @@ METRICS = MetricMap(
     paths=("/metrics", "/slots"),
     series=_SERIES,
     more=_more,
+    versions={
+        "llamacpp:kv_cache_usage_ratio": "to May 2025",
+        _CACHED: "2026",
+        "llamacpp:spec_decode_num_draft_tokens_total": "2026",
+        "llamacpp:spec_decode_num_accepted_tokens_total": "2026",
+    },
     told={
         "slots": "/slots, its rows",
         "n_ctx_slot": "/slots n_ctx",

@@ -11,13 +11,16 @@ from kvlab.core.series import Series
 
 _CONFIG = ("vllm:cache_config_info",)
 _BY_REASON = ("vllm:num_requests_waiting_by_reason",)
+_OLD_OFFLOAD = ("vllm:kv_offload_total_bytes_total",)
 _USE = "vllm:kv_cache_usage_perc"
+_V1_RATIO = "_v1_ratio"
 _SERIES = (
     Series("running", ("vllm:num_requests_running",)),
     Series("waiting", ("vllm:num_requests_waiting",)),
     Series("waiting_capacity", _BY_REASON, only={"reason": "capacity"}),
     Series("waiting_deferred", _BY_REASON, only={"reason": "deferred"}),
     Series("kv_used_ratio", (_USE, "vllm:gpu_cache_usage_perc"), across="largest"),
+    Series(_V1_RATIO, (_USE,), across="largest"),
     # the engine's own exact capacity
     Series("kv_tokens", _CONFIG, across="smallest", label="kv_cache_size_tokens"),
     Series("max_concurrency", _CONFIG, across="smallest", label="kv_cache_max_concurrency"),
@@ -33,7 +36,9 @@ _SERIES = (
     Series("external_queries_tokens_total", ("vllm:external_prefix_cache_queries_total",)),
     Series("external_hits_tokens_total", ("vllm:external_prefix_cache_hits_total",)),
     Series("offload_loaded_bytes_total", ("vllm:kv_offload_load_bytes_total",)),
+    Series("offload_loaded_bytes_total", _OLD_OFFLOAD, only={"transfer_type": "CPU_to_GPU"}),
     Series("offload_stored_bytes_total", ("vllm:kv_offload_store_bytes_total",)),
+    Series("offload_stored_bytes_total", _OLD_OFFLOAD, only={"transfer_type": "GPU_to_CPU"}),
     Series("drafted_tokens_total", ("vllm:spec_decode_num_draft_tokens_total",)),
     Series("accepted_tokens_total", ("vllm:spec_decode_num_accepted_tokens_total",)),
 )
@@ -60,7 +65,8 @@ _OLD_PREFIX = {
 def _more(pages: Mapping[str, str], values: Mapping[str, float]) -> dict[str, float]:
     """Adds the prefix counters of older releases, and the blocks that the ratio is a share of."""
     page, found = pages.get("/metrics", ""), dict(values)
-    if "kv_used_ratio" in values and values.get("num_gpu_blocks", 0) > 1:
+    # V0 had no block that is always empty
+    if found.pop(_V1_RATIO, None) is not None and values.get("num_gpu_blocks", 0) > 1:
         found["kv_usable_blocks"] = values["num_gpu_blocks"] - 1
     for word, name in _OLD_PREFIX.items():
         if word in values or name not in page:
@@ -87,5 +93,23 @@ METRICS = MetricMap(
     histograms=_HISTOGRAMS,
     pools=("model_name", "engine"),
     more=_more,
+    versions={
+        "vllm:num_requests_waiting_by_reason": "0.20+",
+        "vllm:kv_cache_usage_perc": "0.9.2+",
+        "vllm:gpu_cache_usage_perc": "to 0.11",
+        "vllm:prompt_tokens_by_source_total": "0.16+",
+        "vllm:prefix_cache_queries_total": "0.9.2+",
+        "vllm:prefix_cache_hits_total": "0.9.2+",
+        "vllm:external_prefix_cache_queries_total": "0.11.2+",
+        "vllm:external_prefix_cache_hits_total": "0.11.2+",
+        "vllm:kv_offload_load_bytes_total": "0.24+",
+        "vllm:kv_offload_store_bytes_total": "0.24+",
+        "vllm:kv_offload_total_bytes_total": "0.16+, deprecated",
+        "vllm:inter_token_latency_seconds": "0.10.2+",
+        "vllm:time_per_output_token_seconds": "to 0.14",
+        "vllm:request_time_per_output_token_seconds": "0.11+",
+        "kv_cache_size_tokens": "0.28+",
+        "kv_cache_max_concurrency": "0.28+",
+    },
     told={**_OLD_PREFIX, "kv_usable_blocks": "num_gpu_blocks less the one that is always empty"},
 )
