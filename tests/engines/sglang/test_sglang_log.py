@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kvlab import engines, observe
 from kvlab.core.observation import Observation
+from kvlab.core.stated import Listener
 
 GIB = 2**30
 
@@ -202,6 +203,18 @@ def test_addresses_that_are_only_reserved_are_no_cache() -> None:
     assert found["draft_kv_bytes"] == gib(1.44)
     cut = says(start.partition("[2026-10-05 10:00:30")[0])
     assert not {"kv_tokens", "kv_k_bytes", "kv_v_bytes"} & cut.keys()
+
+
+def test_arguments_are_read_in_either_form() -> None:
+    """As a class to the summer of 2026, as a dictionary after."""
+    for line in (
+        "server_args=ServerArgs(model_path='/m', mem_fraction_static=0.83, page_size=64, tp_size=8, host='a')",
+        "server_args={'model_path': '/m', 'mem_fraction_static': 0.83, 'page_size': 64, 'tp_size': 8, 'host': 'a'}",
+    ):
+        listener = Listener(engines.stated_args("sglang"))
+        list(listener.through(["[2026-10-05 10:00:00] " + line]))
+        found = listener.added(Observation(engine="sglang")).settings
+        assert {item.name: item.value for item in found} == {"model": "m", "util": 0.83, "block_size": 64, "tp": 8}
 
 
 def test_a_restart_in_the_same_log_starts_anew(golden: Path) -> None:

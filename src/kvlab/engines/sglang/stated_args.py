@@ -61,8 +61,9 @@ _NAMES = {
 }
 
 STATED = StatedArgs(
-    # "server_args=ServerArgs(model_path='/home/model/Qwen/QwQ-32B', ..., mem_fraction_static=0.85, ...)" (0.2 on)
-    lists=(Arguments(pattern=re.compile(r"\bserver_args=ServerArgs\("), names=_NAMES, whole=True),),
+    # "server_args=ServerArgs(model_path='/home/model/Qwen/QwQ-32B', ..., mem_fraction_static=0.85, ...)" (0.2 on), as a
+    # dictionary "server_args={'model_path': ..." in the autumn of 2026
+    lists=(Arguments(pattern=re.compile(r"\bserver_args=(?:ServerArgs\(|\{)"), names=_NAMES, whole=True),),
     told=(
         # "Load weight begin. avail mem=21.63 GB": the first of a start, before anything is loaded
         Said("free_at_start_bytes", "bytes", re.compile(r"\bLoad weight begin\. avail mem=(\d+(?:\.\d+)?) ?GB"), GIB),
