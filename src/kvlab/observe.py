@@ -13,7 +13,8 @@ from kvlab.core.engine import LogReader
 from kvlab.core.errors import BadInput
 from kvlab.core.observation import Observation, Seen
 from kvlab.core.stated import Listener, StatedArgs
-from kvlab.logs.scan import Scan
+from kvlab.logs.order import Order, intact
+from kvlab.logs.scan import Line, Scan
 from kvlab.logs.source import blocks, opened
 from kvlab.logs.text import damaged
 from kvlab.logs.writer import recognised, writers
@@ -37,22 +38,59 @@ def read_log(path: str, engine: str | None = None) -> Observation:
 
 
 def _read(reader: LogReader, stated: StatedArgs, pieces: Iterable[bytes]) -> Observation:
-    """The reader is given the lines that may matter to it, and what it read the numbers that they have in the file."""
-    patterns = (*(said.pattern for said in reader.said), *reader.also, *stated.patterns)
-    scan, settings = Scan((pattern, None) for pattern in patterns), Listener(stated)
-    numbers = array("Q")
+    """The reader is given the lines that may matter to it, of one start after another; the last start counts."""
+    lines = _Lines(reader, stated, pieces)
+    while True:
+        observation = lines.settings.added(reader.read(lines.of_start()))
+        if lines.ended:
+            break
+    seen = [_renumbered(item, lines.numbers) for item in observation.seen]
+    return msgspec.structs.replace(observation, seen=tuple(lines.believed(seen, reader.gathered)))
 
-    def lines() -> Iterator[str]:
+
+class _Lines:
+    """The lines that may matter to a reader, start by start."""
+
+    def __init__(self, reader: LogReader, stated: StatedArgs, pieces: Iterable[bytes]) -> None:
+        self.ended = False
+        self.numbers = array("Q")
+        """The number in the file of each line of the start that was given last."""
+        self.settings, self._order = Listener(stated), Order()
+        self._stated, self._starts = stated, reader.starts
+        self._damage: int | None = None
+        """The first line of the first block that is not whole."""
+        starts = () if reader.starts is None else (reader.starts,)
+        patterns = (*(said.pattern for said in reader.said), *reader.also, *stated.patterns, *starts)
+        self._scan = Scan((pattern, None) for pattern in patterns)
+        self._lines = self._of(pieces)
+        self._first: Line[None] | None = None
+
+    def _of(self, pieces: Iterable[bytes]) -> Iterator[Line[None]]:
         for block in pieces:
-            for line in scan.feed(block):
-                if not damaged(line.text):
-                    numbers.append(line.number)
-                    settings.look(line.text, line.number)
-                    yield line.text + "\n" if line.whole else line.text
+            if self._damage is None and not intact(block):
+                self._damage = self._scan.lines + 1
+            yield from self._scan.feed(block)
 
-    observation = reader.read(lines())
-    seen = (_renumbered(item, numbers) for item in observation.seen)
-    return settings.added(msgspec.structs.replace(observation, seen=tuple(seen)))
+    def of_start(self) -> Iterator[str]:
+        """The lines of the next start."""
+        self.numbers, self.settings, self._order = array("Q"), Listener(self._stated), Order()
+        first, self._first = self._first, None
+        for line in self._lines if first is None else chain((first,), self._lines):
+            if line is not first and self._starts is not None and self._starts.search(line.text):
+                self._first = line
+                return
+            if not damaged(line.text):
+                self.numbers.append(line.number)
+                self._order.look(line.text)
+                self.settings.look(line.text, line.number)
+                yield line.text + "\n" if line.whole else line.text
+        self.ended = True
+
+    def believed(self, seen: list[Seen], gathered: tuple[str, ...]) -> Iterator[Seen]:
+        """`seen` without what was gathered of several lines of which some may be lost, or are out of order."""
+        last = max((item.line_number or 0 for item in seen if item.name.startswith(gathered)), default=0)
+        doubtful = self._order.lost or (self._damage is not None and self._damage <= last)
+        return (item for item in seen if not (doubtful and item.name.startswith(gathered)))
 
 
 def _renumbered(item: Seen, numbers: array[int]) -> Seen:

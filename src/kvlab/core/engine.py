@@ -187,7 +187,7 @@ class LogReader(msgspec.Struct, frozen=True, kw_only=True):
     starts: re.Pattern[str] | None = None
     """A line of the first ones of a start: of several starts in one log the last counts. None: `read` tells them."""
     gathered: tuple[str, ...] = ()
-    """What names begin with whose value comes of several lines: not to be believed when lines are lost or out of order."""
+    """What names begin with whose value comes of several lines: not believed when some are lost or out of order."""
     holds: tuple[str, ...] = ()
     """Engines whose lines stand among this one's, which runs them."""
 

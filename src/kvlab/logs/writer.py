@@ -14,9 +14,15 @@ _LOOK_BYTES = 1 << 12
 
 
 def recognised(head: bytes) -> str | None:
-    """The engine that wrote the first line of `head`, a log's first block, that only one engine writes; None: none."""
-    readers = [(name, engines.log_reader(name).recognises) for name in engines.names()]
-    return next((name for text in _texts(head) for name, recognises in readers if recognises(text)), None)
+    """The engine that wrote the first line of `head`, a log's first block, that only one engine writes; None: none.
+
+    Where it may be another one's child, and a later line is that one's, the other.
+    """
+    readers = [(name, engines.log_reader(name)) for name in engines.names()]
+    found = next((name for text in _texts(head) for name, reader in readers if reader.recognises(text)), None)
+    parents = [reader.recognises for _, reader in readers if found in reader.holds]
+    parent = any(recognises(text) for recognises in parents for text in _texts(head))
+    return next(name for name, reader in readers if found in reader.holds) if parent else found
 
 
 def writers(head: bytes) -> tuple[str, ...]:

@@ -25,10 +25,11 @@ _OLD_SIZE = re.compile(rf"KV self size\s*=\s*{_X} Mi?B, K \((\w+)\):\s*{_X} Mi?B
 _OLDEST_SIZE = re.compile(rf"\bkv self size\s*=\s*{_X} Mi?B")
 # "llama_kv_cache_init: kv_size = 512, offload = 1, type_k = 'f16', type_v = 'f16', n_layer = 12, can_shift = 1" before
 # it (end of 2024), by "init" and llama_kv_cache_unified in the spring of 2025
-_KV_SIZE = re.compile(rf"\b(?:llama_kv_cache\w*|init): kv_size = {_N}, .*\bn_layer = {_N}\b")
+_KV_SIZE = re.compile(rf"\b(?:llama_kv_cache\w*|init): kv_size = {_N}, .*\bn_layer = {_N}(?![\w.])")
 # "llama_kv_cache_iswa: creating     SWA KV cache, size = 1024 cells"; hybrids name the function "operator()"
 _CREATING = re.compile(
     r"\S+: creating (?:DSV4 )?(non-SWA|\s*SWA|main|DSA|\S*indexer|CSA compressed|HCA compressed) KV cache"
+    r"(?:, size = (\d{1,12}) cells)?"
 )
 _KINDS = {
     "SWA": "window",
@@ -65,13 +66,16 @@ _COMPUTE = re.compile(
     rf"|compute buffer total size =\s*{_X} Mi?B"
 )
 
+# "llama_context: constructing llama_context", "llama_context: n_ctx                 = 8192"
+_NEW_CONTEXT = re.compile(rf"{_CONTEXT}: (?:constructing|n_ctx\s+=)")
+
 # With the prefix "0.01.325.914 I ", inside JSON, or bare.
 SAID = (
     Said("n_ctx", "tokens", re.compile(rf"(?:{_CONTEXT}|llama_model_load_internal): n_ctx\s+= (\d+)")),
     # n_ctx_per_seq to the autumn of 2025
     Said("n_ctx_seq", "tokens", re.compile(rf"{_CONTEXT}: n_ctx_(?:per_)?seq\s+= (\d+)")),
     Said("ubatch", "tokens", re.compile(rf"{_CONTEXT}: n_ubatch\s+= (\d+)")),
-    Said("flash_attention", "word", re.compile(rf"{_CONTEXT}: flash_attn\s+= (\w+)")),
+    Said("flash_attention", "word", re.compile(rf"{_CONTEXT}: flash_attn\s+= (auto|enabled|disabled|[01])\b")),
     # "srv    load_model: initializing, n_slots = 4, n_ctx_slot = 2048, kv_unified = 'false'" (2026), before that
     # "initializing slots, n_slots = 1" and for each slot "new slot, n_ctx = 262144" or "new slot n_ctx_slot = 4096"
     Said("slots", "slots", re.compile(r"initializing(?: slots)?, n_slots = (\d+)")),
@@ -94,8 +98,18 @@ class Caches:
 
     def __init__(self) -> None:
         self.kind = "full"
+        self.announced = 0
+        """Caches that lines said would come, and that did not yet."""
+        self.cells: str | None = None
+        """Of the next cache, as announced."""
+        self.caches: set[str | None] = set()
+        """The cells of a context's caches that were not announced, and None for all others: it holds one of these."""
+        self.disordered = False
+        """Lines do not fit together: some are lost, or in another order."""
         self.measuring = False
         """In a pass that announced that it allocates nothing."""
+        self.announces = False
+        """Whether passes announce that."""
         self.shape: tuple[str | None, str | None] = (None, None)
         self.buffer: float | None = None
         self.seen: dict[str, Seen] = {}
@@ -104,12 +118,19 @@ class Caches:
         """Reads one more line of the log."""
         if no_alloc := _NO_ALLOC.search(line):
             self.measuring = no_alloc.group(1) == "1"
+            if not self.announces:  # what came before was said in a pass whose first lines are lost
+                self.announces, self.seen = True, {}
         elif not self.measuring:
             self._add(number, line)
 
     def _add(self, number: int, line: str) -> None:
-        if creating := _CREATING.search(line):
-            self.kind = _KINDS.get(creating.group(1).strip(), "full")
+        if _NEW_CONTEXT.search(line):
+            self.disordered = self.disordered or self.announced > 0
+            self.kind, self.cells, self.caches = "full", None, set()
+        elif creating := _CREATING.search(line):
+            self.kind, self.cells = _KINDS.get(creating.group(1).strip(), "full"), creating.group(2)
+            self.buffer = None
+            self.announced += 1
         elif shape := _KV_SIZE.search(line):
             self.shape = (shape.group(1), shape.group(2))
         elif buffer := _BUFFER.search(line) or _STATE_BUFFER.search(line):
@@ -141,11 +162,10 @@ class Caches:
     def _cache(self, number: int, line: str, groups: tuple[str | None, ...]) -> None:
         measured_only, self.buffer = self.buffer == 0, None
         self.shape = (None, None)
+        total, cells, layers, key_type, key, value_type, value = groups
+        name, at = f"kv_{self._kind(cells)}", (number, line)
         if measured_only:
             return
-        total, cells, layers, key_type, key, value_type, value = groups
-        name, at = f"kv_{self.kind}", (number, line)
-        self.kind = "full"
         for suffix, text in (("_bytes", total), ("_k_bytes", key), ("_v_bytes", value)):
             if text is not None:
                 self._sum(name + suffix, float(text) * MIB, "bytes", at)
@@ -156,6 +176,15 @@ class Caches:
             if text is not None:
                 self._put(name + suffix, text, "word", at)
 
+    def _kind(self, cells: str | None) -> str:
+        """Of the cache whose size is read."""
+        kind, announced = self.kind, self.announced > 0
+        self.caches.add(None if announced else cells or "")
+        if len(self.caches) > 1 or not _same_cells(self.cells, cells):
+            self.disordered = True
+        self.kind, self.cells, self.announced = "full", None, max(0, self.announced - 1)
+        return kind
+
     def _sum(self, name: str, value: float, unit: str, at: tuple[int, str]) -> None:
         before = self.seen.get(name)
         self._put(name, value + (float(before.value) if before else 0), unit, at)
@@ -164,8 +193,16 @@ class Caches:
         self.seen[name] = Seen(name=name, value=value, unit=unit, line=at[1].strip(), line_number=at[0])
 
     def said(self) -> tuple[Seen, ...]:
-        """Every cache and buffer, summed."""
-        return tuple(self.seen.values())
+        """Every cache and buffer, summed; no cache when the lines do not fit together."""
+        doubtful = self.disordered or self.announced > 0
+        return tuple(item for item in self.seen.values() if not (doubtful and item.name.startswith("kv_")))
+
+
+def _same_cells(announced: str | None, cells: str | None) -> bool:
+    """Whether a cache has the cells that were announced, which it rounds up to 256."""
+    if announced is None or cells is None:
+        return True
+    return int(cells) in (int(announced), -(-int(announced) // 256) * 256)
 
 
 def _first(match: re.Match[str]) -> float:
@@ -185,3 +222,6 @@ OURS = re.compile(
 """Lines that only llama.cpp prints."""
 CACHE_LINES = patterns_in(globals(), OURS, _STATE_PART)
 """What `Caches` reads."""
+
+GATHERED = ("kv_", "weights_loaded_bytes", "compute_buffer_bytes")
+"""What `Caches` adds up of several lines."""

@@ -13,7 +13,7 @@ import msgspec
 from kvlab.core.engine import LogReader
 from kvlab.core.observation import Observation, Said, Seen, patterns_in, read_lines
 from kvlab.core.units import GIB, KIB, MIB
-from kvlab.engines._llama.lines import CACHE_LINES, SAID, Caches, stated
+from kvlab.engines._llama.lines import CACHE_LINES, GATHERED, SAID, Caches, stated
 
 _N = r"(\d+)"
 _UNITS = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 1024 * GIB}
@@ -44,7 +44,7 @@ _OWN = (
 _SIZE = r'"?(\d+(?:\.\d+)?) ([KMGT]?i?B)"?'
 # msg="kv cache" device=CUDA0 size="936.0 MiB" (0.11 to 0.29), one line for each device, then msg="total memory"
 # size="11.7 GiB"; "model weights" and "compute graph" since 0.6, then with buffer=CUDA0 and backend=CUDA0
-_DEVICE = re.compile(rf'msg="(kv cache|model weights|compute graph)" (?:device|buffer|backend)=(\S+).* size={_SIZE}')
+_DEVICE = re.compile(rf'msg="(kv cache|model weights|compute graph)" (?:device|buffer|backend)=(\S+).*? size={_SIZE}')
 _NAMES = {"kv cache": "kv_bytes", "model weights": "weights_loaded_bytes", "compute graph": "compute_buffer_bytes"}
 _TOTAL = re.compile(rf'msg="total memory"\s+size={_SIZE}')
 # memory.required.kv="1.3 GiB" (to 0.11): an estimate before anything is loaded
@@ -129,4 +129,6 @@ LOG = LogReader(
     recognises=lambda line: _OURS.search(line) is not None,
     read=_read,
     also=(*patterns_in(globals(), _OURS), *CACHE_LINES),
+    gathered=GATHERED,
+    holds=("llamacpp",),
 )

@@ -99,7 +99,7 @@ class _Start:
         elif "kv_tokens" not in self.seen:
             found += _tokens(max(target, key=lambda pool: pool.tokens or 0))
         drafted = sum((pool.key or 0) + (pool.value or 0) + (pool.both or 0) for pool in drafts)
-        if drafts:
+        if drafts and not rank.pools[-1]:  # before the last pools end, what is a draft's is not told yet
             found.append(_bytes("draft_kv_bytes", drafted, drafts[0].line, drafts[0].number))
         return found
 
@@ -144,7 +144,8 @@ class _Reader:
         if any(word in line for word in SERVING):
             self._served(number, line)
         if any(word in line for word in STARTING):
-            self._starting(number, line)
+            for record in _records(line):
+                self._starting(number, record)
 
     def _starting(self, number: int, line: str) -> None:
         named = RANK.search(line)
@@ -185,6 +186,12 @@ class _Reader:
         return Observation(engine="sglang", seen=(*self.done, *served))
 
 
+def _records(line: str) -> list[str]:
+    """A line's records: two ranks that write at once may put theirs into one."""
+    begins = [match.start() for match in RANK.finditer(line)][1:]
+    return [line[begin:end] for begin, end in zip((0, *begins), (*begins, None), strict=True)] if begins else [line]
+
+
 def _numbered(item: Seen, number: int) -> Seen:
     return Seen(name=item.name, value=item.value, unit=item.unit, line=item.line, line_number=number)
 
@@ -205,4 +212,5 @@ LOG = LogReader(
     recognises=lambda line: OURS.search(COLOUR.sub("", line)) is not None,
     read=_read,
     also=(*patterns_in(globals(), OURS, COLOUR, RANK), CACHE),
+    gathered=("graph_bytes", "draft_kv_bytes", "kv_bytes", "kv_k_bytes", "kv_v_bytes"),
 )
