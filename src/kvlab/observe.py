@@ -41,7 +41,8 @@ def _read(reader: LogReader, stated: StatedArgs, pieces: Iterable[bytes]) -> Obs
     """The reader is given the lines that may matter to it, of one start after another; the last start counts."""
     lines = _Lines(reader, stated, pieces)
     while True:
-        observation = lines.settings.added(reader.read(lines.of_start()))
+        read = reader.read(lines.of_start())
+        observation = lines.settings.added(read)  # those of the start that was just read
         if lines.ended:
             break
     seen = [_renumbered(item, lines.numbers) for item in observation.seen]
