@@ -42,5 +42,6 @@ def held(size: int, piece_bytes: int, piece_tokens: int) -> int:
 
 
 def number(amount: float) -> str:
-    """A size for a flag: no more digits than it needs, and no exponent ("64", "21.333333")."""
-    return f"{amount:.6f}".rstrip("0").rstrip(".")
+    """A size for a flag, rounded down: no more digits than it needs, and no exponent ("64", "21.333333")."""
+    down = int(amount * 1e6 + 1e-3) / 1e6
+    return f"{down:.6f}".rstrip("0").rstrip(".")

@@ -71,7 +71,7 @@ STATED: tuple[Said, ...] = (
 )
 ALL = (*SMALLEST, *LARGEST, *STATED, *tier_lines.SAID)
 CHOICE: dict[str, Callable[[float, float], float]] = {
-    **{said.name: min for said in SMALLEST},
+    **{said.name: min for said in (*SMALLEST, *tier_lines.SAID)},
     **{said.name: max for said in LARGEST},
 }
 
