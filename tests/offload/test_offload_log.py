@@ -10,6 +10,7 @@ from kvlab import api, engines
 from kvlab.core.check import compare
 from kvlab.core.observation import Observation
 from kvlab.core.units import GIB, MIB
+from kvlab.launch import Server
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "offload"
 
@@ -102,3 +103,9 @@ def test_hicache_states_powers_of_ten() -> None:
     assert seen(found, "offload_tokens") == 3_423_488
     assert seen(found, "offload_rank_bytes") == 153.81e9
     assert seen(found, "offload_index_bytes") == 35.25e9
+
+
+def test_a_running_llama_server_takes_the_default_that_its_plan_counts(llama_server: Server, gemma: Path) -> None:
+    plan = api.plan(gemma, engine="llamacpp", context=8192, parallel=4)
+    found = read("llamacpp", llama_server.log.read_text("utf-8", "replace").splitlines())
+    assert seen(found, "offload_size_bytes") == plan.tiers[0].bytes == 8 * GIB
