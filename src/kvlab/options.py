@@ -62,6 +62,10 @@ class TrafficOptions(TypedDict, total=False):
     tiers: tuple[str, ...]
     inclusive: bool
     prefill_tokens_per_second: float | None
+    pools: tuple[int | str, ...]
+    decode_step_ms: float | None
+    max_num_seqs: int
+    max_num_batched_tokens: int
     replicas: int | None
     last_half: bool
     bytes_per_token: int | None

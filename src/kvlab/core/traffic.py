@@ -126,6 +126,39 @@ class Reuse(msgspec.Struct, frozen=True, kw_only=True):
     replicas: Replicas | None = None
 
 
+class PoolLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """The traffic on a pool of that many blocks, as a simulation of vLLM's scheduler serves it. Times in seconds."""
+
+    pool_blocks: int
+    pool_bytes: int | None
+    finished: int
+    too_large: int
+    """Requests that no pool of this size can hold; they are left out."""
+    waited: Lengths
+    """From arrival to admission, in milliseconds."""
+    ttft: Lengths
+    """From arrival to the first token, in milliseconds."""
+    preemptions: int
+    preempted_requests: int
+    recomputed_tokens: int
+    """Prompt and answer tokens computed again after a preemption."""
+    hit_tokens: int
+    """Prompt tokens taken from the cache when requests were first admitted."""
+    most_running: int
+    mean_use: float
+    """Share of the pool that requests hold, averaged over time."""
+    seconds: float
+    """From the first arrival to the last answer."""
+
+
+class UnderLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """`--pool`: what pools of several sizes make of this traffic."""
+
+    block_size: int
+    pools: tuple[PoolLoad, ...]
+    definition: str
+
+
 class PagingLine(msgspec.Struct, frozen=True, kw_only=True):
     """Memory that is reserved and not used, averaged over decode steps."""
 
@@ -162,6 +195,8 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     paging: tuple[PagingLine, ...]
     moves: tuple[TrafficMove, ...]
     left_out: LeftOutRows
+    load: UnderLoad | None = None
+    """The traffic on a pool, simulated; None: not asked for."""
     breakers: Breakers | None = None
     """What keeps prompts from sharing their prefixes; None: the log holds no text, or nothing counted its tokens."""
     counted: Counted = "log"

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from kvlab.core.breaker import Breakers
-from kvlab.core.traffic import CurvePoint, Lengths, PolicyPoint, Replicas, Reuse, Tiers, Traffic
+from kvlab.core.traffic import CurvePoint, Lengths, PolicyPoint, Replicas, Reuse, Tiers, Traffic, UnderLoad
 from kvlab.core.units import seconds
 from kvlab.reporting import words
 from kvlab.reporting.terminal_parts import bullets, heading, left, note, right, table, verdict_line
@@ -27,6 +27,8 @@ def traffic(value: Traffic) -> RenderableType:
         parts += [heading("Prefix reuse"), *_reuse(value.reuse)]
     if value.breakers is not None:
         parts += [heading("What breaks the prefix"), *_breakers(value.breakers)]
+    if value.load is not None:
+        parts += [heading("Under load (simulated)"), *_load(value.load)]
     if value.paging:
         parts += [heading("Memory reserved and not used"), _paging(value)]
     parts += [heading("Moves"), bullets(f"{move.do}: {move.gain} ({move.because})" for move in value.moves)]
@@ -124,6 +126,22 @@ def _replicas(value: Replicas) -> list[RenderableType]:
         busiest = "" if one.busiest is None else f"{one.busiest:.2f} x the mean"
         grid.add_row(Text(one.name), Text(words.share(one.hit_rate)), Text(busiest))
     return [grid, note(value.definition)]
+
+
+def _load(value: UnderLoad) -> list[RenderableType]:
+    """Pools of several sizes: what requests wait for."""
+    names = ("pool, blocks", "waited p99", "TTFT p50", "TTFT p99", "preemptions", "hit tokens", "at once")
+    grid = table(*(right(name) for name in names))
+    for one in value.pools:
+        times = (seconds(time / 1000) for time in (one.waited.p99, one.ttft.p50, one.ttft.p99))
+        counts = (f"{one.preemptions:,}", f"{one.hit_tokens:,}", f"{one.most_running:,}")
+        grid.add_row(*(Text(cell) for cell in (f"{one.pool_blocks:,}", *times, *counts)))
+    left_out = [
+        Text(f"{words.counted(one.too_large, 'request')} would never fit into {one.pool_blocks:,} blocks")
+        for one in value.pools
+        if one.too_large
+    ]
+    return [grid, *left_out, note(value.definition)]
 
 
 def _breakers(value: Breakers) -> list[RenderableType]:

@@ -16,6 +16,7 @@ from kvlab.workload.lengths import Column, lengths, limit, paging
 from kvlab.workload.moves import Seen, moves
 from kvlab.workload.questions import Questions
 from kvlab.workload.reuse import Window, reuse
+from kvlab.workload.under_load import under_load
 
 
 def analyse(trace: Trace, files: Sequence[str], asked: Questions, broken: Breakers | None = None) -> Traffic:
@@ -61,6 +62,7 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions, broken: Breake
         reuse=found,
         paging=() if answers is None else paging(prompts, answers, total, longest),
         moves=moves(Seen(lengths(prompts), recommended, found, broken, pool)),
+        load=under_load(trace, asked),
         breakers=broken,
         left_out=trace.left_out,
         counted=trace.counted,
@@ -77,7 +79,7 @@ def _about_reuse(asked: Questions) -> list[str]:
         "--tiers": asked.tiers,
         "--replicas": asked.replicas,
         "--inclusive": asked.inclusive,
-        "--prefill-speed": asked.prefill_tokens_per_second,
+        "--prefill-speed": asked.prefill_tokens_per_second if not asked.pools else None,
     }
     return [name for name, value in given.items() if value]
 

@@ -23,6 +23,14 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a lower tier also holds what those above it hold."""
     prefill_tokens_per_second: float | None = None
     """Of one request, to tell what a hit saves."""
+    pools: tuple[int | str, ...] = ()
+    """Pools to simulate, in blocks or bytes; needs `prefill_tokens_per_second` and `decode_step_ms`."""
+    decode_step_ms: float | None = None
+    """What a step of the engine takes beside its prefill."""
+    max_num_seqs: int = 128
+    """Requests that run at a time, in the simulation (vLLM's own default where it knows of no better)."""
+    max_num_batched_tokens: int = 2048
+    """Tokens that a step computes at most, in the simulation (as above)."""
     replicas: int | None = None
     """Replicas with a cache of each of the first of `capacities`."""
     last_half: bool = False

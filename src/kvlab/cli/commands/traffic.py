@@ -45,6 +45,18 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--prefill-speed", type=positive, metavar="TOKENS/S", help="of one request: gives the TTFT that tiers save"
     )
     parser.add_argument(
+        "--pool", metavar="N,N", help="pools to simulate under this load: blocks, or bytes as in 40GiB with --model"
+    )
+    parser.add_argument(
+        "--decode-step", type=positive, metavar="MS", help="what a step of the engine takes beside its prefill"
+    )
+    parser.add_argument(
+        "--max-num-seqs", type=count, default=128, help="requests at a time in the simulation (default: 128)"
+    )
+    parser.add_argument(
+        "--max-num-batched-tokens", type=count, default=2048, help="tokens a step in the simulation (default: 2048)"
+    )
+    parser.add_argument(
         "--replicas", type=count, metavar="N", help="replicas of the first --capacity each: own, shared, routed caches"
     )
     parser.add_argument("--last-half", action="store_true", help="measure reuse on the second half of the requests")
@@ -72,6 +84,10 @@ def _run(options: argparse.Namespace) -> Answer:
         tiers=_words(options.tiers),
         inclusive=options.inclusive,
         prefill_tokens_per_second=options.prefill_speed,
+        pools=_capacities(options.pool),
+        decode_step_ms=options.decode_step,
+        max_num_seqs=options.max_num_seqs,
+        max_num_batched_tokens=options.max_num_batched_tokens,
         replicas=options.replicas,
         last_half=options.last_half,
         tokenizer=options.tokenizer,
