@@ -184,7 +184,7 @@ class Simulation:
         for job, count in plan:
             if count != 1 or job.computed + 1 != job.tokens:
                 return 1
-            steps = min(steps, job.answer - job.done, len(job.blocks) * size - job.computed)
+            steps = min(steps, job.answer - job.done - 1, len(job.blocks) * size - job.computed)
             if steps <= 1:
                 return 1
         if len(plan) < len(self._running):
