@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from kvlab import api, causes
 from kvlab.core.check import Check, CheckRow, Reason
 from kvlab.core.plan import Plan
+from kvlab.reporting.cause_pages import document
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CONFIG = GOLDEN / "check" / "gemma-3-270m.json"
@@ -184,6 +185,53 @@ def test_llama_servers_settings_explain_every_row(
     assert not any(remark.startswith("the server runs") for remark in found.remarks)
 
 
+@pytest.mark.parametrize(
+    ("options", "codes"),
+    [
+        ({"context": 4096, "parallel": 2, "kv_dtype": "q8_0"}, {"context"}),
+        ({"context": 8192, "parallel": 1}, {"slots", "cache_dtype"}),
+    ],
+)
+def test_ollamas_settings_explain_every_row(gemma: Path, options: dict[str, object], codes: set[str]) -> None:
+    """Ollama's log of num_ctx 8192, two slots and q8_0."""
+    plan = api.plan(gemma, engine="ollama", **options)  # type: ignore[arg-type]
+    found = api.check(GOLDEN / "ollama" / "gemma3_270m_q8_0_8192x2.log", plan=plan, source=gemma)
+    assert set(by_code(found)) == codes
+    assert {reason.certainty for reason in found.causes} == {"exact"}
+
+
+def test_tensorrt_llms_tokens_tell_the_dtype_and_the_digits_of_the_pool() -> None:
+    """A public log of SmolLM2-135M: 422,048 tokens in 9.06 GiB."""
+    source, log = GOLDEN / "configs" / "HuggingFaceTB__SmolLM2-135M-Instruct.json", "smollm2_2026.log"
+    codes = {}
+    for dtype in ("fp8", None):
+        plan = api.plan(source, engine="tensorrt-llm", gpu="rtx4090-24gb", pool_gib=9.06, context=2049, kv_dtype=dtype)
+        (reason,) = checked(GOLDEN / "tensorrt_llm" / log, plan, source).causes
+        codes[dtype] = (reason.code, reason.certainty, reason.explains)
+    rows = ("kv_tokens", "num_gpu_blocks")
+    assert codes == {"fp8": ("cache_dtype", "exact", rows), None: ("pool_digits", "exact", rows)}
+
+
+def test_lmdeploys_share_explains_its_budget() -> None:
+    """TurboMind's log of a share of 0.8763: 55,634.70 of 63,488.19 MB."""
+    source = GOLDEN / "configs" / "Qwen__Qwen3-8B.json"
+    plan = api.plan(source, engine="lmdeploy", gpu="h100-80gb", context=32768)
+    (reason,) = checked(GOLDEN / "lmdeploy" / "turbomind_0.17.log", plan, source).causes
+    assert (reason.code, reason.certainty) == ("memory_share", "stated")
+    assert "the log's --cache-max-entry-count is 0.8763, the plan's 0.8" in reason.text
+
+
+def test_a_setting_that_does_not_give_the_logs_numbers_is_only_possible() -> None:
+    """A log of another model with an int8 cache."""
+    source = GOLDEN / "configs" / "Qwen__Qwen3-8B.json"
+    options = {"engine": "lmdeploy", "gpu": "h100-80gb", "context": 32768, "engine_args": {"backend": "pytorch"}}
+    plan = api.plan(source, **options)  # type: ignore[arg-type]
+    found = checked(GOLDEN / "lmdeploy" / "pytorch_0.18.log", plan, source)
+    (reason,) = found.causes
+    assert (reason.code, reason.certainty, reason.explains) == ("cache_dtype", "possible", ())
+    assert found.remarks[0].startswith("unexplained: num gpu blocks, kv tokens")
+
+
 def test_an_estimate_that_was_off_is_no_flag() -> None:
     plan = planned(pool_gib=None, weights_gib=0.5)
     off = replace(plan, expects=plan.expects)
@@ -202,3 +250,8 @@ def test_every_cause_is_one_file_with_its_page() -> None:
         for name in found.settings:
             assert owners.setdefault(name, code) == code, f"{name} belongs to {owners[name]} and {code}"
     assert len(causes.codes()) >= 20
+
+
+def test_the_document_of_all_causes_is_up_to_date() -> None:
+    """python scripts/cause_pages.py writes it again."""
+    assert (Path(__file__).parents[2] / "docs" / "causes.md").read_text() == document()

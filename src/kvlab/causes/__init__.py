@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from importlib import import_module
 from inspect import cleandoc
 
+from kvlab import variants
 from kvlab.core.cause import Cause
 from kvlab.core.errors import BadInput, nearest
 
 __all__ = ["cause", "codes", "of_setting", "page"]
 
 
-@cache
 def codes() -> tuple[str, ...]:
     """Codes of all causes, sorted."""
-    with os.scandir(os.path.dirname(__file__)) as entries:
-        files = [entry.name for entry in entries if entry.name.endswith(".py") and not entry.name.startswith("_")]
-    return tuple(sorted(name.removesuffix(".py") for name in files))
+    return variants.names(__name__)
 
 
 @cache
@@ -26,11 +23,7 @@ def cause(code: str) -> Cause:
     """The one Cause in the file of that name. Raises BadInput naming the nearest when there is none."""
     if code not in codes():
         raise BadInput(f"no cause called {code!r}; {nearest(code, codes())}")
-    module = import_module(f"{__name__}.{code}")
-    found = [value for value in vars(module).values() if isinstance(value, Cause)]
-    if len(found) != 1:
-        raise TypeError(f"{module.__name__} must hold exactly one Cause, it holds {len(found)}")
-    return found[0]
+    return variants.one(f"{__name__}.{code}", Cause)
 
 
 @cache
@@ -38,7 +31,7 @@ def page(code: str) -> tuple[str, str]:
     """The first line of the file's docstring, and the rest of it. Raises BadInput like `cause`."""
     cause(code)
     title, _, text = cleandoc(import_module(f"{__name__}.{code}").__doc__ or "").partition("\n\n")
-    return title.rstrip("."), " ".join(text.split())
+    return title.rstrip("."), variants.line(text)
 
 
 @cache

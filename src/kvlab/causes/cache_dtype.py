@@ -20,8 +20,8 @@ def _text(case: Case, dtype: str) -> str:
         if said is not None and said.value not in (None, "auto", *_WIDE):
             return f"{planned} was accepted but the cache did not double: the log's tokens are those of {dtype}"
         return (
-            f"the log's tokens are those of a {dtype} cache, the plan's is {planned}: the flag was not given, or was accepted"
-            " and the cache did not double"
+            f"the log's tokens are those of a {dtype} cache, the plan's is {planned}: the flag was not given, or was"
+            " accepted and the cache did not double"
         )
     return f"the log's tokens are those of a {dtype} cache, the plan's is {planned}"
 

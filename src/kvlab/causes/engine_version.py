@@ -19,8 +19,8 @@ def _guesses(case: Case) -> tuple[Guess, ...]:
     return tuple(
         Guess(
             changes={"engine_version": version},
-            text=f"the log's numbers are those that {version} prints, the plan is for {case.plan.engine.version}: plan with"
-            f" --engine-version {version}",
+            text=f"the log's numbers are those that {version} prints, the plan is for {case.plan.engine.version}:"
+            f" plan with --engine-version {version}",
         )
         for version in _ERAS.get(case.plan.engine.name, ())
         if version != case.plan.engine.version

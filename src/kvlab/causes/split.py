@@ -20,7 +20,9 @@ def _guesses(case: Case) -> tuple[Guess, ...]:
     if case.plan.engine.name == "vllm":
         tried += [("dcp", size) for size in _SIZES]
     return tuple(
-        Guess(changes={name: size}, text=f"the log's numbers are those of --{name} {size}, the plan's --{name} {planned}")
+        Guess(
+            changes={name: size}, text=f"the log's numbers are those of --{name} {size}, the plan's --{name} {planned}"
+        )
         for name, size in tried
         if (planned := getattr(case.plan.ask, name) or 1) != size and case.observation.setting(name) is None
     )

@@ -15,7 +15,7 @@ PER_TOKEN = "bytes_per_token"
 BLOCK = "block_size"
 _OF_POOL = frozenset(
     {
-        *("kv_tokens", "max_concurrency", "num_gpu_blocks", "longest_request_tokens", "kv_allocated_bytes"),
+        *("kv_tokens", "max_concurrency", "num_gpu_blocks", "longest_request_tokens"),
         *("kv_bytes", "kv_k_bytes", "kv_v_bytes", "kv_full_tokens", "kv_window_tokens"),
     }
 )
@@ -41,7 +41,9 @@ def stated_pool(observation: Observation) -> tuple[float, tuple[str, ...]] | Non
     SGLang states keys and values instead, which are all of it where no state and no window has a pool of its own.
     """
     rows = ("kv_pool_bytes",)
-    if observation.get("kv_pool_bytes") is None:
+    if observation.get("kv_pool_bytes") is None and observation.get("kv_allocated_bytes") is not None:
+        rows = ("kv_allocated_bytes",)
+    elif observation.get("kv_pool_bytes") is None:
         apart = ("kv_conv_bytes", "kv_ssm_bytes", "kv_window_tokens", "draft_kv_bytes")
         if observation.engine != "sglang" or any(observation.get(name) is not None for name in apart):
             return None

@@ -87,16 +87,29 @@ class Search:
         needed = list(useful) if every else []
         for item in useful:
             others = [other for other in needed if other is not item]
-            if item in needed and self._agreeing(_changes(others)) >= every:
-                needed = others
+            without = self._agreeing(_changes(others))
+            if item in needed and (without >= every or len(without) > len(every)):
+                needed, every = others, without
         self.needed = needed
         whole = bool(needed) and self._whole(_changes(needed))
         reasons = [self._reason(item, whole) for item in needed]
         if whole:
             self._with_that(_changes(needed))
         named = {item.code for item in needed}
-        reasons += [self._possible(item) for item in self.settings if item.code not in named and self._counts(item)]
-        return reasons, left - every
+        left -= every if needed else set()
+        others = [item for item in self.settings if item.code not in named]
+        reasons += [self._possible(item) for item in others if self._counts(item)]
+        reasons += [self._short(item) for item in others if left and item in useful and self._moves(item, left)]
+        return reasons, left
+
+    def _moves(self, item: Differing, left: set[str]) -> bool:
+        """Whether a setting changes what is planned of a row that is not explained."""
+        rows, before = self._rows(_changes([*self.needed, item])), self._rows(_changes(self.needed))
+        return any(name in rows and name in before and rows[name].planned != before[name].planned for name in left)
+
+    def _short(self, item: Differing) -> Reason:
+        text = f"{told(item)}; that changes the numbers, and does not give the log's"
+        return Reason(code=item.code, text=text, certainty="possible")
 
     def _counts(self, item: Differing) -> bool:
         smaller = (pool_off(self.plan, self.observation, {row.name: row for row in self.differing}) or 0) < 0
@@ -124,7 +137,8 @@ class Search:
         count = sum(row.verdict == "agrees" for row in self._rows(changes).values())
         what = "that" if len(changes) == 1 else f"those {len(changes)} settings"
         options = " ".join(option(name, value) for name, value in changes.items())
-        self.remarks.append(f"with {what}, all {count} rows that the log states agree: plan with {options}")
+        rows = f"all {count} rows that the log states agree" if count > 1 else "the row that the log states agrees"
+        self.remarks.append(f"with {what}, {rows}: plan with {options}")
 
     def _reason(self, item: Differing, whole: bool) -> Reason:
         """The rows that would not agree without this setting."""
@@ -163,7 +177,7 @@ class Search:
         for code, cause in self._causes():
             for guess in (cause.guesses(case) if cause.guesses else ())[:GUESSES]:
                 changes = {**stated, **guess.changes}
-                gained = self._agreeing(changes) - self._agreeing(stated)
+                gained = self._agreeing(changes) - (self._agreeing(stated) if stated else set())
                 if gained and not self._worse(changes, stated):
                     found.append(_Try(code, guess, gained))
         best = _best(found)
@@ -173,7 +187,8 @@ class Search:
         changes = {**stated, **best[0].guess.changes}
         sharp = self._sharp(changes, best[0].gained)
         if alone and self._whole(changes):
-            self._with_that(changes)
+            if changes:
+                self._with_that(changes)
             reasons = [_exact(reason) if reason.explains and sharp else reason for reason in reasons]
         guessed = [
             Reason(
@@ -194,7 +209,8 @@ class Search:
     def _untold(self, reasons: list[Reason], explained: set[str]) -> list[str]:
         """What is not explained, and which line would tell."""
         open_rows = [row.name.replace("_", " ") for row in self.differing if row.name not in explained]
-        if any(not reason.explains for reason in reasons):
+        silent = [reason for reason in reasons if not reason.explains]
+        if any(reason.certainty != "possible" or causes.cause(reason.code).taught for reason in silent):
             return []
         lacks = []
         part = engines.stated_args(self.plan.engine.name)
