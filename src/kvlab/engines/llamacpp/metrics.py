@@ -30,8 +30,6 @@ _SERIES = (
     # of single requests, added up: several work at the same time
     Series("prefill_seconds_total", ("llamacpp:prompt_seconds_total",)),
     Series("decode_seconds_total", ("llamacpp:tokens_predicted_seconds_total",)),
-    Series("prefill_seconds_total", ("llamacpp:prompt_seconds_total",)),
-    Series("decode_seconds_total", ("llamacpp:tokens_predicted_seconds_total",)),
     Series("drafted_tokens_total", ("llamacpp:spec_decode_num_draft_tokens_total",)),
     Series("accepted_tokens_total", ("llamacpp:spec_decode_num_accepted_tokens_total",)),
 )

@@ -17,7 +17,7 @@ from kvlab.core.series import Series
 _PROMETHEUS = "/prometheus/metrics"
 _ITERATIONS = "/metrics"
 _HITS = "prefix_hits_tokens_total"
-_USED, _FREE = "kv_used_blocks", "kv_free_blocks"
+_USED, _FREE = "_used_blocks", "_free_blocks"
 _SERIES = (
     Series("running", ("trtllm_num_requests_running",)),
     Series("waiting", ("trtllm_num_requests_waiting",)),

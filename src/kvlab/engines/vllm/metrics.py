@@ -111,5 +111,8 @@ METRICS = MetricMap(
         "kv_cache_size_tokens": "0.28+",
         "kv_cache_max_concurrency": "0.28+",
     },
-    told={**_OLD_PREFIX, "kv_usable_blocks": "num_gpu_blocks less the one that is always empty"},
+    told={
+        **{word: f"{name} (to 0.9.1), in the unit that its HELP states" for word, name in _OLD_PREFIX.items()},
+        "kv_usable_blocks": "num_gpu_blocks less the one that is always empty",
+    },
 )

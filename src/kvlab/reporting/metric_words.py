@@ -1,0 +1,165 @@
+"""The words of the metrics and each engine's own names as one Markdown document: docs/metrics.md is what this gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kvlab.core.engine import MetricMap
+
+_HEAD = """# What kvlab reads in an engine's metrics
+
+Generated from src/kvlab/engines/*/metrics.py by `python scripts/metric_words.py`; a test keeps it so. Every engine and
+release has names of its own; kvlab knows one word for each quantity. A word whose metric an engine does not serve is
+unknown, never zero, and so is one whose number cannot be true (not a number, below zero, above 2^60, a ratio above 1).
+
+What the names were held against: vLLM 0.32 and llama-server ran here; scrapes of vLLM (2024, 2025) and SGLang (early
+2025, 0.5.17) were recorded by others; the names of LMDeploy and TensorRT-LLM are those of their source alone.
+
+How label sets combine: requests and counters are those of the whole server. `kv_used_ratio` is that of the fullest
+pool, and capacity is that of the smallest, because they are not to be multiplied: where a server has several pools
+(vLLM's and LMDeploy's engines, SGLang's DP ranks, several models), each pool's own numbers are read apart. Ranks that
+repeat one pool count once. Of several names the newest that is served counts, alone.
+
+Counters and histograms run from the engine's start. Two scrapes make a window: rates are differences over its seconds,
+and percentiles are of the observations made in it. A histogram tells in which bucket a percentile lies; the estimate
+inside it is that of Prometheus' `histogram_quantile`, and in the last bucket there is none. When a counter fell, a
+histogram lost observations, the process has another start, or pools came or went, the engine was started again and
+the window says nothing.
+
+What misleads, whoever reads it:
+
+- vLLM's `kv_used_ratio` is a share of `kv_usable_blocks`, one less than `num_gpu_blocks`: V1 keeps one block empty.
+  `kv_tokens` and `max_concurrency` count that block. With caches of several kinds `kv_tokens` is not
+  `num_gpu_blocks` x `block_size`.
+- The ratio counts blocks of running requests. What lies in the prefix cache unused counts as free.
+- vLLM counts a preemption when its victim runs again, which may be a minute later, and what is computed again is in no
+  token counter. `waiting_capacity` tells earlier.
+- SGLang's front end counts prompts and hits when a request ends; `sglang:cache_hit_rate` is one batch's and is not
+  read. `sglang:num_retracted_reqs` is a gauge of the last batch; the counter has `requests` in its name.
+- Gaps between tokens (`itl_seconds`) and a request's mean (`tpot_seconds`) are not the same distribution, and names do
+  not tell: vLLM's and early SGLang's `time_per_output_token_seconds` is of tokens, TensorRT-LLM's of requests.
+- llama-server's `prompt_tokens_total` leaves cached tokens out. Reading its page resets its two averages, so one
+  reader only. It has no gauge of the cache: the tokens of working slots are counted instead.
+- TensorRT-LLM's `/metrics` is JSON that whoever reads it empties; kvlab asks `/prometheus/metrics`.
+- Ollama has no metrics page at all; TGI's has neither the cache nor prefix hits, and no word is read from it.
+"""
+_KINDS = {
+    "Gauges": (
+        *("running", "waiting", "waiting_capacity", "waiting_deferred", "kv_used_ratio", "kv_used_tokens"),
+        *("kv_free_tokens", "kv_evictable_tokens", "started_at"),
+    ),
+    "Capacity": (
+        *("kv_tokens", "max_concurrency", "num_gpu_blocks", "kv_usable_blocks", "block_size", "max_running_requests"),
+        *("slots", "n_ctx_slot", "loaded_bytes", "loaded_gpu_bytes"),
+    ),
+    "Counters": (
+        *("preemptions_total", "requests_total", "prompt_tokens_total", "prefill_tokens_total"),
+        *("generation_tokens_total", "prefix_queries_tokens_total", "prefix_hits_tokens_total"),
+        *("external_queries_tokens_total", "external_hits_tokens_total", "offload_loaded_bytes_total"),
+        *("offload_stored_bytes_total", "drafted_tokens_total", "accepted_tokens_total", "prefill_seconds_total"),
+        "decode_seconds_total",
+    ),
+    "Histograms": (
+        *("ttft_seconds", "itl_seconds", "tpot_seconds", "queue_seconds", "prefill_seconds", "decode_seconds"),
+        *("e2e_seconds", "request_prompt_tokens", "request_generation_tokens", "iteration_tokens"),
+    ),
+}
+_MEANING = {
+    "running": "requests in the batch",
+    "waiting": "requests that are not",
+    "waiting_capacity": "those that wait for cache",
+    "waiting_deferred": "those that wait for something else (a transfer, a grammar)",
+    "kv_used_ratio": "share of the cache that requests hold, the fullest pool's",
+    "kv_used_tokens": "tokens that requests hold, all pools",
+    "kv_free_tokens": "tokens that nobody holds",
+    "kv_evictable_tokens": "tokens that only the prefix cache holds",
+    "started_at": "when the process began, in seconds since 1970",
+    "kv_tokens": "tokens that the cache holds",
+    "max_concurrency": "requests of the full context that fit",
+    "num_gpu_blocks": "blocks of the cache",
+    "kv_usable_blocks": "blocks that requests can hold",
+    "block_size": "tokens of a block",
+    "max_running_requests": "requests that the scheduler runs together",
+    "slots": "requests that the server works on together",
+    "n_ctx_slot": "tokens that one request may hold",
+    "loaded_bytes": "the loaded model and its cache",
+    "loaded_gpu_bytes": "the part of it on GPUs",
+    "preemptions_total": "running requests sent back to the queue",
+    "requests_total": "requests that ended",
+    "prompt_tokens_total": "prompt tokens, cached ones too",
+    "prefill_tokens_total": "prompt tokens that were computed",
+    "generation_tokens_total": "generated tokens",
+    "prefix_queries_tokens_total": "prompt tokens looked up in the prefix cache",
+    "prefix_hits_tokens_total": "those found",
+    "external_queries_tokens_total": "prompt tokens looked up beyond the GPU",
+    "external_hits_tokens_total": "those found",
+    "offload_loaded_bytes_total": "cache brought back to the GPU, in bytes",
+    "offload_stored_bytes_total": "cache moved off the GPU, in bytes",
+    "drafted_tokens_total": "tokens that a draft proposed",
+    "accepted_tokens_total": "those that the model took",
+    "prefill_seconds_total": "time spent on prompts",
+    "decode_seconds_total": "time spent on generated tokens",
+    "ttft_seconds": "until the first token",
+    "itl_seconds": "between two tokens",
+    "tpot_seconds": "per output token, a request's mean",
+    "queue_seconds": "in the queue",
+    "prefill_seconds": "on the prompt",
+    "decode_seconds": "from the first token to the last",
+    "e2e_seconds": "until the answer is whole",
+    "request_prompt_tokens": "prompt tokens of a request",
+    "request_generation_tokens": "generated tokens of a request",
+    "iteration_tokens": "tokens of one step",
+}
+
+
+def document(maps: Mapping[str, MetricMap]) -> str:
+    """The words with their meaning, then every engine's names for them. `maps`: by the engine's title.
+
+    Raises KeyError when a map has a word that is not described here.
+    """
+    named = {title: _names(metrics) for title, metrics in maps.items()}
+    unknown = sorted(set().union(*named.values()) - _MEANING.keys())
+    if unknown:
+        raise KeyError(f"no meaning stated for {', '.join(unknown)}")
+    words = [_words(kind, words) for kind, words in _KINDS.items()]
+    return "\n".join((_HEAD, *words, *(_engine(title, metrics, named[title]) for title, metrics in maps.items())))
+
+
+def _words(kind: str, words: tuple[str, ...]) -> str:
+    rows = "\n".join(f"| `{word}` | {_MEANING[word]} |" for word in words)
+    return f"## {kind}\n\n| word | what |\n| --- | --- |\n{rows}\n"
+
+
+def _engine(title: str, metrics: MetricMap, names: Mapping[str, list[str]]) -> str:
+    pages = ", ".join(f"`{path}`" for path in (*metrics.paths, *metrics.info_paths))
+    pools = (
+        f" Pools are told apart by {' and '.join(f'`{label}`' for label in metrics.pools)}." if metrics.pools else ""
+    )
+    ordered = [word for words in _KINDS.values() for word in words if word in names]
+    rows = "\n".join(f"| `{word}` | {'; '.join(names[word])} |" for word in ordered)
+    return (
+        f"## {title}\n\nPages: {pages}.{pools}\n\n| word | its own names, the newest first |\n| --- | --- |\n{rows}\n"
+    )
+
+
+def _names(metrics: MetricMap) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for series in metrics.series:
+        if series.word.startswith("_"):
+            continue
+        labels = ",".join(f'{key}="{value}"' for key, value in series.only.items())
+        chosen = f"{{{labels}}}" if labels else ""
+        added = "".join(f" + `{name}`" for name in series.plus)
+        label = f", label `{series.label}`{_since(metrics, series.label)}" if series.label else ""
+        found.setdefault(series.word, []).extend(
+            f"`{name}{chosen}`{added}{label}{_since(metrics, name)}" for name in series.names
+        )
+    for word, names in metrics.histograms.items():
+        found[word] = [f"`{name}`{_since(metrics, name)}" for name in names]
+    for word, text in metrics.told.items():
+        found.setdefault(word, []).append(text)
+    return found
+
+
+def _since(metrics: MetricMap, name: str) -> str:
+    return f" ({metrics.versions[name]})" if name in metrics.versions else ""
