@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
-from importlib import import_module
-from inspect import cleandoc
 
+from kvlab import variants
 from kvlab.core.diagnosis import DiagnosisPage, Rule, Step
 from kvlab.core.errors import BadInput, nearest
 
-_PARTS = ["Conditions", "Cause", "Do", "Source"]
+_PARTS = ("Conditions", "Cause", "Do", "Source")
 
 
 @cache
 def codes() -> tuple[str, ...]:
     """Codes of all verdicts, in the order in which they are given when several hold."""
-    with os.scandir(os.path.dirname(__file__)) as entries:
-        files = [entry.name for entry in entries if entry.name.endswith(".py") and not entry.name.startswith("_")]
-    names = [name.removesuffix(".py") for name in files]
-    return tuple(sorted(names, key=lambda name: (_rule(name).precedence, name)))
+    return tuple(sorted(variants.names(__name__), key=lambda name: (_rule(name).precedence, name)))
 
 
 def rule(code: str) -> Rule:
@@ -30,11 +25,7 @@ def rule(code: str) -> Rule:
 
 
 def _rule(code: str) -> Rule:
-    module = import_module(f"{__name__}.{code}")
-    found = [value for value in vars(module).values() if isinstance(value, Rule)]
-    if len(found) != 1:
-        raise TypeError(f"{module.__name__} must hold exactly one Rule, it holds {len(found)}")
-    return found[0]
+    return variants.one(f"{__name__}.{code}", Rule)
 
 
 @cache
@@ -45,23 +36,16 @@ def page(code: str) -> DiagnosisPage:
     Expect and Verify) and Source follow.
     """
     found = rule(code)
-    title, *paragraphs = cleandoc(import_module(f"{__name__}.{code}").__doc__ or "").split("\n\n")
-    parts = dict(paragraph.split(":", 1) for paragraph in paragraphs)
-    if list(parts) != _PARTS:
-        raise TypeError(f"the page of {code} must have {', '.join(_PARTS)}, it has {', '.join(parts)}")
+    title, parts = variants.written(f"{__name__}.{code}", _PARTS)
     return DiagnosisPage(
         code=code,
-        title=title.rstrip("."),
+        title=title,
         precedence=found.precedence,
-        conditions=_items(parts["Conditions"]),
-        cause=_line(parts["Cause"]),
-        do=tuple(map(_step, _items(parts["Do"]))),
+        conditions=variants.items(parts["Conditions"]),
+        cause=variants.line(parts["Cause"]),
+        do=tuple(map(_step, variants.items(parts["Do"]))),
         source=tuple(parts["Source"].split()),
     )
-
-
-def _items(text: str) -> tuple[str, ...]:
-    return tuple(_line(item) for item in text.split("\n- ")[1:])
 
 
 def _step(text: str) -> Step:
@@ -69,7 +53,3 @@ def _step(text: str) -> Step:
     why, rest = rest.split(" Expect: ")
     expect, verify = rest.split(" Verify: ")
     return Step(do=do.rstrip("."), why=why.rstrip("."), expect=expect.rstrip("."), verify=verify.rstrip("."))
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())

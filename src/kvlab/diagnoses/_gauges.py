@@ -133,6 +133,8 @@ def preempts(case: Case) -> Condition:
     """
     window = case.window
     grown = None if window is None else window.grown("preemptions_total")
+    if grown is None and any(pool.seen("slots") for pool in case.pools):
+        return Condition(text="requests with slots of their own are not thrown out", holds=False)
     if window is None or grown is None:
         most = [max(seen) for pool in case.pools if (seen := pool.seen("kv_used_ratio"))]
         if most and max(most) < NEARLY_FULL:

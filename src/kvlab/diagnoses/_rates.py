@@ -11,6 +11,7 @@ FEW_HITS = 0.3
 PROMPTS_LEAD = 5.0
 """Computed prompt tokens for each generated one from which prompts take most of the steps. A step has room for some
 hundred tokens before it takes longer (its weights are read anyway), and a decoding batch fills it with its requests."""
+_LONGER = "prompt and generated tokens: none was counted though requests run; a longer window (--seconds N)"
 _SHARE = 0.95
 _LEAST_OBSERVED = 20
 """Observations below which the 95th percentile is the slowest one."""
@@ -21,10 +22,13 @@ def first_token(case: Case) -> Condition:
     told = _percentile(case, "ttft_seconds", case.objectives.ttft_seconds, "time to first token")
     if told is not None:
         return told
-    share = prompt_time(case)
-    if share is not None:
-        text = f"prompts take {share:.0%} of the time that slots work"
-        return Condition(text=text, holds=share >= 0.5, evidence=_prompt_time_lines(case, share), sure=False)
+    share, window = prompt_time(case), case.window
+    if share is not None and window is not None:
+        # slots take turns, so the times of all of them add up to the window's where prompts are all that is done
+        busy = (window.grown("prefill_seconds_total") or 0.0) / window.seconds
+        text = f"prompts take {share:.0%} of the time that slots work, and {busy:.0%} of the window in all"
+        holds = min(share, busy) >= 0.5
+        return Condition(text=text, holds=holds, evidence=_prompt_time_lines(case, share), sure=False)
     return Condition(text="time to first token", holds=None, missing=_needs(case, "ttft_seconds"))
 
 
@@ -83,6 +87,8 @@ def prompts_lead(case: Case) -> Condition:
         missing = "prompt and generated tokens: " + _window_or(case, "the counters were not seen twice")
         return Condition(text="what prompts cost", holds=None, missing=missing)
     computed, made = rates
+    if not computed and not made and mean_of(case, "running"):
+        return Condition(text="what prompts cost", holds=None, missing=_LONGER)
     return Condition(
         text=f"{computed:,.0f} prompt tokens are computed a second and {made:,.0f} tokens generated",
         holds=computed > 0 and computed >= PROMPTS_LEAD * made,
@@ -94,7 +100,7 @@ def prompts_are_few(case: Case) -> Condition:
     """Whether prompts are the smaller part of the work: less computed than generated."""
     found = prompts_lead(case)
     rates = prompts(case)
-    return found if rates is None else _with(found, rates[0] < rates[1])
+    return found if rates is None or found.holds is None else _with(found, rates[0] < rates[1])
 
 
 def hit_rate(case: Case) -> float | None:
@@ -131,6 +137,8 @@ def active(case: Case) -> Condition:
     if made is None and not running:
         return Condition(text="whether anything runs", holds=None, missing="running requests and generated tokens")
     if made is not None:
+        if not made and any(running):
+            return Condition(text="whether tokens are generated", holds=None, missing=_LONGER)
         text = f"{made:,.0f} tokens are generated in the window"
         return Condition(text=text, holds=made > 0, evidence=_grown(case, "generation_tokens_total"))
     most = max(running)

@@ -4,8 +4,8 @@ Conditions:
 - tokens are generated, and nothing waits but for a moment
 - no request is thrown out of the cache
 - 95 of 100 first tokens come within 2 s and 95 of 100 further tokens within 50 ms (--ttft, --tpot), read off the
-  first bucket bound at or above; llama-server, which times neither: prompts take less than half of the slots' time,
-  and a token takes less on average
+  first bucket bound at or above; llama-server, which times neither: prompts do not take half of the window, and a
+  token takes less on average
 
 Cause: none is needed. How much more the server bears, a measurement tells.
 

@@ -5,7 +5,7 @@ Conditions:
 - fewer than 30 % of the prompts' tokens are found in the cache (with a trace of the traffic: less than half of what
   could be)
 - 95 of 100 requests wait longer for their first token than the objective (2 s; llama-server, which does not time it:
-  prompts take half of the slots' working time)
+  prompts take half of the time that slots work, and half of the window in all)
 - the cache is not what requests wait for: no full pool with a queue, no preemptions
 
 Cause: the start of the prompts is not found again: it differs (a date, an id or the user's text comes first), prefix
