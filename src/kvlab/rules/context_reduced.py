@@ -25,10 +25,13 @@ import re
 from kvlab.core.rule import Advice, Case, Rule, Sign
 
 
-def _advise(case: Case, advice: Advice) -> Advice:
+def _advise(case: Case, advice: Advice) -> Advice | None:
     limit, asked = case.last.number_of("limit"), case.last.number_of("asked")
     if limit is None:
         return advice
+    later = case.tallies["allocated"].last if "allocated" in case.tallies else None
+    if later is not None and later.number > case.last.number and (later.number_of("tokens") or 0) > limit:
+        return None  # TensorRT-LLM first tries a small pool, to see what a step takes
     of = f" of {asked:,.0f}" if asked else ""
     return advice.replaced(f"{limit:,.0f}{of} tokens are left: {advice.why}")
 
@@ -43,6 +46,11 @@ RULE = Rule(
             pattern=re.compile(
                 r"Attention window size (?P<asked>\d{1,9}) exceeds upper bound (?P<limit>\d{1,9}) for available blocks"
             ),
+            engines=("tensorrt-llm",),
+        ),
+        Sign(
+            name="allocated",
+            pattern=re.compile(r"for max tokens in paged KV cache \((?P<tokens>\d{1,12})\)"),
             engines=("tensorrt-llm",),
         ),
         Sign(pattern=re.compile(r"llama-server load failed; reducing automatic context"), engines=("ollama",)),
