@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 
 from kvlab.core.rule import Advice, Case, Rule, Sign
+from kvlab.rules._at_work import sglang, sglang_other, vllm, vllm_other
 
 _LINES = 2
 
@@ -36,33 +37,10 @@ RULE = Rule(
     certainty="likely",
     cost="trade",
     signs=(
-        Sign(
-            pattern=re.compile(
-                r"Running: (?P<running>\d+) reqs, (?:Swapped: \d+ reqs, )?(?:Waiting|Pending):"
-                r" (?P<waiting>[1-9]\d*) reqs,"
-                r"(?:(?!KV cache usage).)*KV cache usage: (?:9[5-9]|100)\.\d%"  # the GPU's: V0 states the CPU's too
-            ),
-            engines=("vllm",),
-        ),
-        Sign(
-            name="room",
-            pattern=re.compile(
-                r"(?:Waiting|Pending): 0 reqs|^(?:(?!KV cache usage).)*KV cache usage: (?:\d|[1-8]\d|9[0-4])\.\d%"
-            ),
-            engines=("vllm",),
-        ),
-        Sign(
-            pattern=re.compile(
-                r"Decode batch[.,] #running-req: (?P<running>\d+),.*? token usage: (?:0\.9[5-9]|1\.0\d),"
-                r".*?#queue-req: (?P<waiting>[1-9]\d*)"
-            ),
-            engines=("sglang",),
-        ),
-        Sign(
-            name="room",
-            pattern=re.compile(r"Decode batch.*? token usage: 0\.(?:[0-8]\d|9[0-4]),|Decode batch.*?#queue-req: 0\b"),
-            engines=("sglang",),
-        ),
+        Sign(pattern=re.compile(vllm(used=r"(?:9[5-9]|100)\.\d")), engines=("vllm",)),
+        Sign(name="room", pattern=re.compile(vllm_other(used=r"(?:\d|[1-8]\d|9[0-4])\.\d")), engines=("vllm",)),
+        Sign(pattern=re.compile(sglang(used=r"(?:0\.9[5-9]|1\.0\d)")), engines=("sglang",)),
+        Sign(name="room", pattern=re.compile(sglang_other(used=r"0\.(?:[0-8]\d|9[0-4]),")), engines=("sglang",)),
     ),
     advise=_advise,
 )

@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 
 from kvlab.core.rule import Advice, Case, Rule, Sign
+from kvlab.rules._at_work import vllm
 
 _LINES = 3
 """A line comes every ten seconds; for two of them a load or a drained queue may look the same."""
@@ -41,10 +42,7 @@ RULE = Rule(
     cost="setting",
     signs=(
         Sign(
-            pattern=re.compile(
-                r"throughput: 0\.0 tokens/s, Running: 0 reqs, (?:Swapped: 0 reqs, )?(?:Waiting|Pending):"
-                r" (?P<waiting>[1-9]\d*) reqs"
-            ),
+            pattern=re.compile(r"throughput: 0\.0 tokens/s, " + vllm(running="0", swapped="0")),
             engines=("vllm",),
         ),
         Sign(

@@ -19,8 +19,11 @@ from __future__ import annotations
 import re
 
 from kvlab.core.rule import Advice, Case, Rule, Sign
+from kvlab.rules._at_work import sglang, sglang_other, vllm, vllm_other
 
 _LINES = 5
+_MANY = r"[1-9]\d+"
+"""Ten or more: a few that run may be all that fit."""
 
 
 def _advise(case: Case, advice: Advice) -> Advice | None:
@@ -36,32 +39,12 @@ RULE = Rule(
     cost="setting",
     signs=(
         Sign(
-            pattern=re.compile(
-                r"Running: (?P<running>[1-9]\d+) reqs, (?:Swapped: 0 reqs, )?(?:Waiting|Pending):"
-                r" (?P<waiting>[1-9]\d*) reqs,"
-                r"(?:(?!KV cache usage).)*KV cache usage: [1-7]?\d\.\d%"  # the GPU's: V0 states the CPU's too
-            ),
+            pattern=re.compile(vllm(running=_MANY, swapped="0", used=r"[1-7]?\d\.\d")),
             engines=("vllm",),
         ),
-        Sign(
-            name="other",
-            pattern=re.compile(
-                r"(?:Waiting|Pending): 0 reqs|^(?:(?!KV cache usage).)*KV cache usage: (?:[89]\d|100)\.\d%"
-            ),
-            engines=("vllm",),
-        ),
-        Sign(
-            pattern=re.compile(
-                r"Decode batch[.,] #running-req: (?P<running>[1-9]\d+),.*? token usage:"
-                r" 0\.[0-7]\d,.*?#queue-req: (?P<waiting>[1-9]\d*)"
-            ),
-            engines=("sglang",),
-        ),
-        Sign(
-            name="other",
-            pattern=re.compile(r"Decode batch.*? token usage: (?:0\.[89]|1\.)|Decode batch.*?#queue-req: 0\b"),
-            engines=("sglang",),
-        ),
+        Sign(name="other", pattern=re.compile(vllm_other(used=r"(?:[89]\d|100)\.\d")), engines=("vllm",)),
+        Sign(pattern=re.compile(sglang(running=_MANY, used=r"0\.[0-7]\d")), engines=("sglang",)),
+        Sign(name="other", pattern=re.compile(sglang_other(used=r"(?:0\.[89]|1\.)")), engines=("sglang",)),
     ),
     advise=_advise,
 )
