@@ -16,7 +16,11 @@ def add_offload(parser: argparse.ArgumentParser) -> None:
         help="keep what leaves the GPU: native, lmcache, mooncake (vllm); hicache, lmcache (sglang); host"
         " (tensorrt-llm); cache-ram (llamacpp) (default: none, and llama.cpp's own 8 GiB)",
     )
-    tier.add_argument("--offload-gib", type=positive, help="host memory of it, all ranks together, in GiB")
+    tier.add_argument(
+        "--offload-gib",
+        type=positive,
+        help="host memory of it, all ranks together, in GiB (default: HiCache's own, twice the pool; others need it)",
+    )
     tier.add_argument("--offload-disk-gib", type=positive, help="disk below it, all ranks together (default: none)")
     tier.add_argument("--offload-dir", metavar="DIR", help="folder of that disk (default: kv-offload)")
     tier.add_argument(
