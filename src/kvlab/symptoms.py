@@ -12,7 +12,6 @@ import msgspec
 from kvlab import engines, rules
 from kvlab.core.advice import fitting, narrowed
 from kvlab.core.errors import BadInput, nearest
-from kvlab.core.observation import Failure
 from kvlab.core.rule import SYMPTOM, Advice, Case, Explain, Finding, Hit, Page, Rule, RuleList, Stage, Tally
 from kvlab.logs.scan import Scan
 from kvlab.logs.source import blocks, opened
@@ -24,8 +23,6 @@ _SOURCE = re.compile(r"\braise \w+\(|^\W*f?[\"'](?!\w+[\"']:)")
 _STAGE_NAME = "stage"
 _CERTAINTIES = ("certain", "likely", "possible")
 _COSTS = ("setting", "trade", "machine")
-_PLAIN = Rule(cost="setting")
-"""Stands for the rule of a failure that has none."""
 
 
 class _Watch(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,10 +87,10 @@ def _watches() -> tuple[_Watch, ...]:
         for name in sign.engines or (None,)
     ]
     found += [
-        _watch(code, failure.pattern, engine=name, stages=_all_rules()[code].stages if code in _all_rules() else ())
+        _watch(code, failure.pattern, engine=name, stages=_all_rules()[code].stages)
         for name in engines.names()
         for failure in engines.failures(name).rules
-        for code in _of_failures().get(failure.code, (failure.code,))
+        for code in _of_failures()[failure.code]
     ]
     return (*found, *(_watch(stage, pattern, sign=_STAGE_NAME) for stage, pattern in rules.STAGES))
 
@@ -106,13 +103,6 @@ def _of_failures() -> dict[str, tuple[str, ...]]:
         for failure in {code, *rule.failures}:
             found.setdefault(failure, []).append(code)
     return {failure: tuple(codes) for failure, codes in found.items()}
-
-
-@cache
-def _without_rule() -> dict[str, Failure]:
-    """Failures that no rule names: they say themselves why and what to do."""
-    every = [failure for name in engines.names() for failure in engines.failures(name).rules]
-    return {failure.code: failure for failure in every if failure.code not in _of_failures()}
 
 
 def _watch(
@@ -200,7 +190,7 @@ class _Scan:
     def findings(self) -> Iterator[Finding]:
         """What the rules make of it."""
         for code, tallies in self._tallies.items():
-            rule = _all_rules().get(code, _PLAIN)
+            rule = _all_rules()[code]
             if SYMPTOM not in tallies or tallies[SYMPTOM].count < rule.least:
                 continue
             case = Case(engine=self.engine, tallies=tallies, ended=self._stage)
@@ -210,19 +200,14 @@ class _Scan:
 
 
 def _finding(code: str, rule: Rule, case: Case) -> Finding | None:
-    failure = _without_rule().get(code)
-    said = rules.page(code) if failure is None else None
-    title = said.title if said else failure.title if failure else code
-    advice: Advice | None = (
-        Advice(said.cause, said.do) if said else Advice(failure.why, failure.do) if failure else None
-    )
-    if rule.advise is not None and advice is not None:
-        advice = rule.advise(case, advice)
+    said = rules.page(code)
+    page = Advice(said.cause, said.do)
+    advice = page if rule.advise is None else rule.advise(case, page)
     if advice is None:
         return None
     return Finding(
         code=code,
-        title=title,
+        title=said.title,
         certainty=rule.certainty,
         line=shown(case.first.line, case.first.at),
         line_number=case.first.number,
@@ -247,13 +232,16 @@ def _stage(code: str) -> Stage:
 
 def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """Causes before consequences: when a cause is known, what only says that something went wrong is left out."""
-    every = [(finding, _all_rules().get(finding.code, _PLAIN)) for finding in found]
-    codes = {finding.code for finding, _ in every}
-    caused = any(finding.certainty == "certain" and not rule.consequence for finding, rule in every)
+    every = [(finding, _all_rules()[finding.code]) for finding in found]
+    # What an earlier start got over explains nothing of the last one.
+    explain = [(finding, rule) for finding, rule in every if finding.recovered_line is None]
+    codes = {finding.code for finding, _ in explain}
+    caused = any(finding.certainty == "certain" and not rule.consequence for finding, rule in explain)
     kept = [
         (finding, rule)
         for finding, rule in every
-        if not (rule.consequence and caused) and not codes.intersection(rule.yields_to)
+        if not (rule.consequence and (caused or finding.recovered_line is not None))
+        and not codes.intersection(rule.yields_to)
     ]
 
     def key(pair: tuple[Finding, Rule]) -> tuple[bool, int, int, int, str]:

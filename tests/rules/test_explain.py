@@ -277,6 +277,13 @@ def test_a_failure_that_a_later_start_got_over_comes_last(tmp_path: Path) -> Non
     assert "Application startup complete" in served
 
 
+def test_a_cause_that_was_got_over_does_not_hide_how_the_last_start_ended(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    good, end = GOLDEN / "vllm" / "logs" / "0.32.0_cpu_auto.log", golden("engine_died.vllm")
+    log.write_bytes(POOL.read_bytes() + good.read_bytes() + end.read_bytes())
+    assert [item.code for item in symptoms.explain(str(log)).findings] == ["engine_died", "context_larger_than_pool"]
+
+
 def test_memory_errors_are_told_apart_by_how_far_the_start_had_come(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
     error = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
