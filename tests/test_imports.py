@@ -10,7 +10,7 @@ import pytest
 SRC = Path(__file__).parents[1] / "src" / "kvlab"
 ORDER = [
     {"core"},
-    {"store"},
+    {"store", "variants"},
     {"facts", "families", "engines", "readers", "traces", "workload", "rules", "causes", "diagnoses"},
     {
         "options",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 from typing import TypeVar
 
+from kvlab import variants
 from kvlab.core.about import About
 from kvlab.core.engine import (
     Engine,
@@ -32,19 +31,13 @@ T = TypeVar("T", bound=Part)
 @cache
 def names() -> tuple[str, ...]:
     """Engine names as `--engine` takes them, sorted."""
-    with os.scandir(os.path.dirname(__file__)) as entries:
-        folders = [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("_")]
-    return tuple(sorted(name.replace("_", "-") for name in folders))
+    return tuple(name.replace("_", "-") for name in variants.names(__name__))
 
 
 def _part(engine: str, file: str, kind: type[T]) -> T:
     if engine not in names():
         raise BadInput(f"no engine called {engine!r}; {nearest(engine, names())}")
-    module = import_module(f"kvlab.engines.{engine.replace('-', '_')}{file and '.' + file}")
-    found = [value for value in vars(module).values() if isinstance(value, kind)]
-    if len(found) != 1:
-        raise TypeError(f"{module.__name__} must hold exactly one {kind.__name__}, it holds {len(found)}")
-    return found[0]
+    return variants.one(f"{__name__}.{engine.replace('-', '_')}{file and '.' + file}", kind)
 
 
 def engine(name: str) -> Engine:

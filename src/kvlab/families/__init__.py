@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
-from pathlib import Path
 
 import msgspec
 
+from kvlab import variants
 from kvlab.core.config import Config
 from kvlab.core.doubts import doubts, structural
 from kvlab.core.errors import BadInput, KvlabError, MissingFact, UnknownModel
@@ -23,18 +22,13 @@ _MOST_STATE = 1 << 36
 
 def family(name: str) -> Family:
     """The one Family in the file of that name. Raises TypeError when the file does not hold exactly one."""
-    module = import_module(f"kvlab.families.{name}")
-    found = [value for value in vars(module).values() if isinstance(value, Family)]
-    if len(found) != 1:
-        raise TypeError(f"{module.__name__} must hold exactly one Family, it holds {len(found)}")
-    return found[0]
+    return variants.one(f"{__name__}.{name}", Family)
 
 
 @cache
 def families() -> tuple[Family, ...]:
     """All families but the general one, by file name. Importing them takes as long as Python's own start."""
-    names = sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
-    return tuple(family(name) for name in names if name != GENERAL)
+    return tuple(family(name) for name in variants.names(__name__) if name != GENERAL)
 
 
 def understand(root: Config) -> Understood:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import msgspec
 
-from kvlab import store
+from kvlab import store, variants
 from kvlab.core.errors import BadInput, shortened
 from kvlab.core.result import Reader, Result
 from kvlab.core.vllm_result import LOAD_KEYS, is_metric
@@ -21,10 +20,7 @@ _MOST = 1 << 60
 @cache
 def readers() -> tuple[Reader, ...]:
     """Every reader, by name."""
-    here = Path(__file__).parent
-    modules = [import_module(f"{__name__}.{path.stem}") for path in here.glob("*.py") if path.stem != "__init__"]
-    found = [value for module in modules for value in vars(module).values() if isinstance(value, Reader)]
-    return tuple(sorted(found, key=lambda reader: reader.name))
+    return tuple(sorted(variants.collected(__name__, Reader).values(), key=lambda reader: reader.name))
 
 
 def read(path: Path) -> Result:

@@ -6,9 +6,9 @@ import os
 from array import array
 from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
+from kvlab import variants
 from kvlab.core.errors import BadInput, shortened
 from kvlab.core.trace import Logged, Reading, Trace, TraceReader
 from kvlab.traces import _text
@@ -33,13 +33,7 @@ def reading(tokenizer: str | None, estimate: bool, block_size: int) -> Reading:
 @cache
 def readers() -> dict[str, TraceReader]:
     """Every reader by the name of its file, sorted."""
-    here = Path(__file__).parent
-    names = sorted(path.stem for path in here.glob("*.py") if not path.stem.startswith("_"))
-    found = {name: vars(import_module(f"{__name__}.{name}")) for name in names}
-    return {
-        name.replace("_", "-"): next(value for value in values.values() if isinstance(value, TraceReader))
-        for name, values in found.items()
-    }
+    return {name.replace("_", "-"): value for name, value in variants.collected(__name__, TraceReader).items()}
 
 
 def named(files: Sequence[object]) -> list[Path]:

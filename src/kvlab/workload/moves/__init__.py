@@ -4,10 +4,8 @@ its page."""
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
-from inspect import cleandoc
-from pathlib import Path
 
+from kvlab import variants
 from kvlab.core.errors import BadInput, nearest
 from kvlab.core.rule import Page
 from kvlab.core.traffic import TrafficMove
@@ -19,9 +17,7 @@ __all__ = ["Seen", "known", "moves", "page"]
 @cache
 def known() -> dict[str, Move]:
     """Every move by its code, sorted."""
-    names = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_"))
-    found = {name: vars(import_module(f"{__name__}.{name}")) for name in names}
-    return {name: next(value for value in values.values() if isinstance(value, Move)) for name, values in found.items()}
+    return variants.collected(__name__, Move)
 
 
 def moves(seen: Seen) -> tuple[TrafficMove, ...]:
@@ -36,16 +32,7 @@ def moves(seen: Seen) -> tuple[TrafficMove, ...]:
 
 
 def page(code: str) -> Page:
-    """The move's page: title, Symptom, Cause, Do and Source. Raises BadInput for a code that is none."""
+    """The move's page. Raises BadInput for a code that is none."""
     if code not in known():
         raise BadInput(f"no move called {code!r}; {nearest(code, known())}")
-    title, *paragraphs = cleandoc(import_module(f"{__name__}.{code}").__doc__ or "").split("\n\n")
-    parts = dict(paragraph.split(":", 1) for paragraph in paragraphs)
-    return Page(
-        code=code,
-        title=title.rstrip("."),
-        symptom=" ".join(parts["Symptom"].split()),
-        cause=" ".join(parts["Cause"].split()),
-        do=tuple(" ".join(item.split()) for item in parts["Do"].split("\n- ")[1:]),
-        source=tuple(parts["Source"].split()),
-    )
+    return variants.page(__name__, code)
