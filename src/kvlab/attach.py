@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kvlab import engines
 from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.observation import Observation, Seen
+from kvlab.core.scrape import STARTED_AT
 from kvlab.load import clock
 from kvlab.load.address import base_url
 from kvlab.load.client import Connections
@@ -85,6 +86,7 @@ async def _read(session: ClientSession, url: str, engine: str) -> Observation:
     measured = (
         Seen(name=name, value=value, unit="", line=reading.lines.get(name) or " ".join(found))
         for name, value in sorted(reading.values.items())
+        if name != STARTED_AT  # a moment, not a quantity to compare
     )
     return Observation(engine=engine, version=described.version, seen=(*measured, *described.seen))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from time import perf_counter
 
 import pytest
 from hypothesis import given
@@ -143,6 +144,15 @@ def test_a_sample_belongs_to_the_one_pool_that_it_fits() -> None:
 def test_one_pool_is_the_server() -> None:
     assert by_pool(rows('n{engine="0"} 1\nm 2\n'), ("engine",)) == {}
     assert by_pool(rows('n{engine="0"} 1\nn{engine="1"} 2\n'), ()) == {}
+
+
+def test_a_page_of_nonsense_labels_takes_no_time() -> None:
+    page = "".join(f'n{{model_name="{at}",engine="{at % 7}"}} 1\nm{{engine="{at}"}} 1\n' for at in range(20_000))
+    started = perf_counter()
+    assert by_pool(rows(page), ("model_name", "engine")) == {}
+    few = rows("".join(f'n{{model_name="{at}",engine="0"}} 1\nm{{model_name="{at}"}} 1\n' for at in range(1000)))
+    assert len(by_pool(few, ("model_name", "engine"))["model_name=7 engine=0"]) == 2
+    assert perf_counter() - started < 10
 
 
 _PARTS = st.lists(

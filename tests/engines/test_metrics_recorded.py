@@ -232,7 +232,7 @@ def v0_page() -> str:
 def test_prometheus_answers_the_same_of_the_same_scrapes() -> None:
     """Prometheus 2.42.0 loaded these scrapes: 288 percentiles of ten histograms in six windows."""
     rows = list(csv.DictReader((RECORDED / "prometheus_2.42_percentiles.csv").read_text().splitlines()))
-    readings = {name: vllm(name) for row in rows for name in (row["first"], row["last"])}
+    readings = {name: vllm(name) for name in {row[end] for row in rows for end in ("first", "last")}}
     for row in rows:
         between = window(readings[row["first"]], readings[row["last"]], 1).histogram(row["word"])
         assert between is not None

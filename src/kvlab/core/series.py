@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Literal
 
 import msgspec
@@ -43,6 +43,8 @@ class Series(msgspec.Struct, frozen=True):
 STARTED = Series(STARTED_AT, ("process_start_time_seconds",), across="smallest")
 """The gauge that Prometheus' own clients add."""
 
+_MOST_POOLS = 1024
+"""Above what a server has: a page with more is no server's."""
 Rows = Sequence[tuple[str, Sample]]
 """Samples with the lines that they were read from."""
 
@@ -141,17 +143,27 @@ def by_pool(rows: Rows, labels: tuple[str, ...]) -> dict[str, Rows]:
     A sample belongs to the pool that its labels leave no choice of. One that fits several states the server.
     """
     keys = {tuple(sample.labels[label] for label in labels): None for _, sample in rows if _has(sample, labels)}
-    if not labels or len(keys) < 2:
+    if not labels or not 2 <= len(keys) <= _MOST_POOLS:
         return {}
     found: dict[tuple[str, ...], list[tuple[str, Sample]]] = {key: [] for key in keys}
-    fits = dict[tuple[str | None, ...], list[tuple[str, ...]]]()
+    fitting = dict[tuple[bool, ...], dict[tuple[str, ...], tuple[str, ...] | None]]()
     for row in rows:
-        own = tuple(row[1].labels.get(label) for label in labels)
-        if own not in fits:
-            fits[own] = [key for key in keys if all(mine in (None, its) for mine, its in zip(own, key, strict=True))]
-        if len(fits[own]) == 1:
-            found[fits[own][0]].append(row)
+        given = tuple(label in row[1].labels for label in labels)
+        if given not in fitting:
+            fitting[given] = _only(keys, given)
+        key = fitting[given].get(tuple(row[1].labels[label] for label in compress(labels, given)))
+        if key is not None:
+            found[key].append(row)
     return {" ".join(f"{label}={value}" for label, value in zip(labels, key, strict=True)): found[key] for key in keys}
+
+
+def _only(keys: Iterable[tuple[str, ...]], given: tuple[bool, ...]) -> dict[tuple[str, ...], tuple[str, ...] | None]:
+    """The pool of each choice of the given labels' values; None where it leaves several."""
+    found: dict[tuple[str, ...], tuple[str, ...] | None] = {}
+    for key in keys:
+        part = tuple(compress(key, given))
+        found[part] = None if part in found else key
+    return found
 
 
 def true(value: float) -> bool:
