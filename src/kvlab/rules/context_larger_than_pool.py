@@ -3,7 +3,8 @@
 Symptom: vLLM ends with "To serve at least one request with the model's max seq len (N), (X GiB KV cache is needed,
 which is larger than the available KV cache memory (Y GiB)"; before 0.8 with "max seq len (N) is larger than the
 maximum number of tokens that can be stored in KV cache (M)". TensorRT-LLM's C++ runtime says that
-maxTokensInPagedKvCache must be large enough to process at least 1 sequence.
+maxTokensInPagedKvCache must be large enough to process at least 1 sequence; SGLang that the "SWA pool (M tokens) cannot
+hold even one request".
 
 Cause: the engine starts only if a single request of the longest allowed length fits in the pool that weights,
 activations and graphs leave.
@@ -11,10 +12,11 @@ activations and graphs leave.
 Do:
 - lower the longest context to what the line states: vLLM --max-model-len, TensorRT-LLM --max_seq_len
 - let the engine choose it: vLLM --max-model-len auto (from 0.14)
-- give the engine more of the GPU: vLLM --gpu-memory-utilization, TensorRT-LLM --kv_cache_free_gpu_memory_fraction
+- give the cache more: vLLM --gpu-memory-utilization (on a CPU VLLM_CPU_KVCACHE_SPACE), SGLang --mem-fraction-static and
+  --swa-full-tokens-ratio 1, TensorRT-LLM --kv_cache_free_gpu_memory_fraction
 - shrink what is not cache: vLLM --max-num-seqs and --max-num-batched-tokens, vLLM --enforce-eager
-- store the cache in fewer bytes: vLLM --kv-cache-dtype fp8, TensorRT-LLM kv_cache_config.dtype fp8, after a quality
-  check
+- store the cache in fewer bytes, after a quality check: vLLM --kv-cache-dtype fp8, SGLang --kv-cache-dtype fp8_e4m3,
+  TensorRT-LLM kv_cache_config.dtype fp8
 - split the model over more GPUs, or load smaller weights
 
 Source: https://github.com/vllm-project/vllm/issues/27508 https://github.com/vllm-project/vllm/issues/16118

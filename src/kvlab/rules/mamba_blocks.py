@@ -1,13 +1,16 @@
 """Fewer state blocks than requests.
 
-Symptom: vLLM: "max_num_seqs (N) exceeds available Mamba cache blocks (M)".
+Symptom: vLLM: "max_num_seqs (N) exceeds available Mamba cache blocks (M)"; SGLang: "Not enough GPU memory for hybrid
+(mamba/linear-attention) state cache", "state cache is too small to serve".
 
-Cause: a hybrid model keeps one recurrent state for each running request, and the default --max-num-seqs is above what
-the pool holds. Such states are large and do not depend on the context.
+Cause: a hybrid model keeps a recurrent state (SGLang: several) for each running request, and the pool holds fewer
+than the requests that may run. Such states are large and do not depend on the context.
 
 Do:
-- give --max-num-seqs at most the number of blocks that the line states
-- raise --gpu-memory-utilization, which helps little: a state takes tens of MiB
+- admit fewer requests: vLLM --max-num-seqs, SGLang --max-running-requests
+- SGLang: give states a larger part, --mamba-full-memory-ratio 2
+- store them in 16 bits, after a quality check: vLLM --mamba-ssm-cache-dtype bfloat16, SGLang --mamba-ssm-dtype bfloat16
+- raise the share, which helps little: vLLM --gpu-memory-utilization, SGLang --mem-fraction-static
 - more GPUs, since each keeps a part of every state
 
 Source: https://github.com/vllm-project/recipes/pull/831
