@@ -9,15 +9,9 @@ import msgspec
 
 from kvlab import calibration, engines, overhead, ranges, tables, tiering
 from kvlab.core import budget
-from kvlab.core.engine import Carved, Deployment, Gpu, Planner
+from kvlab.core.engine import Carved, Deployment, Gpu, Planner, Tiered
 from kvlab.core.model import Doubt, Origin, Weights
-from kvlab.core.plan import (
-    Ask,
-    EngineId,
-    Launch,
-    LedgerLine,
-    Plan,
-)
+from kvlab.core.plan import Ask, EngineId, Expected, Launch, LedgerLine, Plan
 from kvlab.core.sizing import LongestContext
 from kvlab.core.speed import Speed
 from kvlab.core.units import GIB
@@ -40,16 +34,37 @@ class Prepared(NamedTuple):
     doubts: list[Doubt]
 
 
+class Foreseen(NamedTuple):
+    """A request carved, and what the engine's log will say of it: a plan without its tables and its launch."""
+
+    prepared: Prepared
+    carved: Carved
+    usual: int | None
+    """The scheduler's default limit, where it was raised."""
+    ends: tuple[Carved, Carved] | None
+    below: Tiered
+
+    @property
+    def expects(self) -> tuple[Expected, ...]:
+        """Every number and word that the log will state, with its range."""
+        return (*ranges.expects(self.prepared.pool, self.carved, self.ends), *self.below.expects)
+
+
+def foresee(loaded: Loaded, ask: Ask) -> Foreseen:
+    """What a start of `ask` will say. Raises KvlabError for a request that cannot be planned."""
+    prepared, carved, usual = _carved(loaded, ask)
+    below = tiering.tiered(prepared.deployment, carved, prepared.ledger)
+    return Foreseen(prepared, carved, usual, _ends(prepared), below)
+
+
 def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
     """The plan of `ask` for a model; `source` is how the user names it, for the launch command.
 
     Raises KvlabError for a request that cannot be planned, naming what to change.
     """
-    identity = engines.engine(ask.engine)
-    prepared, carved, usual = _carved(loaded, ask)
+    identity, foreseen = engines.engine(ask.engine), foresee(loaded, ask)
+    prepared, carved, ends, below = foreseen.prepared, foreseen.carved, foreseen.ends, foreseen.below
     planner, deployment, ask = prepared.planner, prepared.deployment, prepared.deployment.ask
-    ends = _ends(prepared)
-    below = tiering.tiered(deployment, carved, prepared.ledger)
     stranger = _stranger(prepared, identity.title)
     dtypes = _offered(prepared, carved.kv.dtype, known=stranger is None)
     alternatives = tuple(found for dtype in dtypes if (found := tables.alternative(planner, deployment, carved, dtype)))
@@ -59,7 +74,7 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
         pool=prepared.pool,
         low=ends[0] if ends else None,
         most=_most(prepared),
-        usual=usual,
+        usual=foreseen.usual,
         moves=planner.moves(deployment, carved) if planner.moves is not None else (),
     )
     return Plan(
@@ -73,7 +88,7 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
         contexts=tuple(tables.contexts(planner, deployment, carved, dtypes)),
         verdict=judge(deployment, carved, alternatives, around),
         launch=_launch(deployment, carved, loaded.origin, source),
-        expects=(*ranges.expects(prepared.pool, carved, ends), *below.expects),
+        expects=foreseen.expects,
         doubts=(
             *([stranger] if stranger is not None else []),
             *loaded.doubts,

@@ -204,12 +204,12 @@ def test_tensorrt_llms_tokens_tell_the_dtype_and_the_digits_of_the_pool() -> Non
     """A public log of SmolLM2-135M: 422,048 tokens in 9.06 GiB."""
     source, log = GOLDEN / "configs" / "HuggingFaceTB__SmolLM2-135M-Instruct.json", "smollm2_2026.log"
     codes = {}
-    for dtype in ("fp8", None):
+    for dtype in ("fp8", "auto"):
         plan = api.plan(source, engine="tensorrt-llm", gpu="rtx4090-24gb", pool_gib=9.06, context=2049, kv_dtype=dtype)
         (reason,) = checked(GOLDEN / "tensorrt_llm" / log, plan, source).causes
         codes[dtype] = (reason.code, reason.certainty, reason.explains)
     rows = ("kv_tokens", "num_gpu_blocks")
-    assert codes == {"fp8": ("cache_dtype", "exact", rows), None: ("pool_digits", "exact", rows)}
+    assert codes == {"fp8": ("cache_dtype", "exact", rows), "auto": ("pool_digits", "exact", rows)}
 
 
 def test_lmdeploys_share_explains_its_budget() -> None:

@@ -30,7 +30,7 @@ def _test(case: Case) -> Reason | None:
         f"what the log does not state apart ({', '.join(lines)}) took {gib(abs(rest))} {'less' if rest > 0 else 'more'}"
         " than estimated; kvlab check --learn keeps it for the next plan"
     )
-    return Reason(code="overhead_estimate", text=text, certainty="possible")
+    return Reason(code="overhead_estimate", text=text, certainty="possible", explains=case.after("pool"))
 
 
 CAUSE = Cause(test=_test, taught=True)

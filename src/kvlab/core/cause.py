@@ -34,8 +34,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         return next((row for row in self.differing if row.name == name), None)
 
     def after(self, line: str) -> tuple[str, ...]:
-        """Names of the differing rows that follow from a line of the ledger."""
-        return tuple(row.name for row in self.differing if line in self.shares.get(row.name, ()))
+        """Names of the differing rows that follow from a line of the ledger, and from nothing nearer."""
+        return tuple(row.name for row in self.differing if self.shares.get(row.name, ())[:1] == (line,))
 
     def planned(self, line: str) -> int | None:
         """Bytes that the ledger takes for a line (positive); None when it has no such line."""

@@ -16,7 +16,7 @@ from kvlab.core.follows import POOL, stated_pool
 from kvlab.core.observation import Observation, Value
 from kvlab.core.plan import Ask, Expected, Plan
 from kvlab.core.units import GIB
-from kvlab.planning import make_plan
+from kvlab.planning import foresee
 from kvlab.request import OWN_OPTIONS
 from kvlab.source import Loaded, load
 
@@ -138,10 +138,19 @@ class Replanner:
         return self._known[key]
 
     def _made(self, ask: Ask) -> Plan | None:
+        """The plan with what a log of `ask` would state; its tables and its launch stay those of before."""
         try:
-            return make_plan(self._loaded, ask, self._plan.source.name)
+            found = foresee(self._loaded, ask)
         except (KvlabError, ValueError, ArithmeticError):
             return None
+        return msgspec.structs.replace(
+            self._plan,
+            expects=found.expects,
+            ledger=found.prepared.ledger + found.carved.cache_lines,
+            capacity=found.carved.capacity,
+            kv=found.carved.kv,
+            ask=found.prepared.deployment.ask,
+        )
 
     def _compared(self, ask: Ask) -> tuple[CheckRow, ...] | None:
         again = self._made(ask)

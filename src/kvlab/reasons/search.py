@@ -178,7 +178,9 @@ class Search:
             for guess in (cause.guesses(case) if cause.guesses else ())[:GUESSES]:
                 changes = {**stated, **guess.changes}
                 gained = self._agreeing(changes) - (self._agreeing(stated) if stated else set())
-                if gained and not self._worse(changes, stated):
+                # What only lies within the range of an estimate is no evidence where no line says so.
+                known = guess.stated or self._sharp(changes, gained)
+                if gained and known and not self._worse(changes, stated):
                     found.append(_Try(code, guess, gained))
         best = _best(found)
         if not best:
