@@ -104,6 +104,11 @@ def test_the_first_rank_alone_stores_latents_in_lmcache() -> None:
     assert plan.tiers[0].bytes == plan.tiers[0].bytes_per_rank == 400 * GIB
 
 
+def test_latents_in_mooncake_are_doubted() -> None:
+    plan = planned("deepseek-ai__DeepSeek-V3", gpu="h200-141gb", tp=8, offload="mooncake", offload_gib=400)
+    assert any("the same latents once" in doubt.text for doubt in plan.doubts)
+
+
 def test_a_chunk_of_lmcache_is_what_its_pages_say() -> None:
     # "Chunk bytes = 256 x bytes per token": Llama-3.1-8B 32 MiB, Qwen3-8B 36 MiB
     for config, mebibytes in (("meta-llama__Llama-3.1-8B", 32), ("Qwen__Qwen3-8B", 36)):

@@ -11,6 +11,7 @@ from sample import PRINTED, record
 
 from kvlab.core.plan import ContextLine
 from kvlab.core.record import Record
+from kvlab.core.tiers import Tier
 from kvlab.reporting import html, sections, words
 
 
@@ -127,6 +128,31 @@ def test_a_command_that_lacks_something_says_so() -> None:
     plan = replace(arm.plan, launch=replace(arm.plan.launch, lacks="/models/x holds no weights"))
     shown = html.page(replace(whole, ab=replace(whole.ab, arms={"a": replace(arm, plan=plan)})))
     assert "/models/x holds no weights" in Page(shown).texts["p"]
+
+
+def test_tiers_and_the_machines_memory_are_there() -> None:
+    whole = record()
+    assert whole.ab
+    arm = whole.ab.arms["a"]
+    tier = Tier(
+        name="cache-ram",
+        kind="host",
+        bytes=8 << 30,
+        bytes_per_rank=8 << 30,
+        tokens=None,
+        requests=None,
+        granularity=None,
+        flag="--cache-ram 8192",
+        because="MiB <b>of the server</b>",
+    )
+    plan = replace(arm.plan, tiers=(tier,), host=arm.plan.ledger[:1])
+    page = Page(html.page(replace(whole, ab=replace(whole.ab, arms={"a": replace(arm, plan=plan)}))))
+    captions = [text.strip() for text in page.texts["caption"]]
+    assert any(text.startswith("Tiers below the GPU's cache") for text in captions)
+    assert "Memory of the machine" in captions
+    assert "--cache-ram 8192" in page.texts["code"]
+    assert "not known" in page.texts["td"]
+    assert "MiB <b>of the server</b>" in page.texts["td"]
 
 
 def test_hostile_text_stays_text(page: Page, attacked: Page) -> None:

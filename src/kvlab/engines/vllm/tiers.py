@@ -174,6 +174,9 @@ def _doubts(deployment: Deployment, carved: Carved, plan: Carving) -> list[Doubt
     if kind != "lmcache" and release(ask) < _READ:
         text = f"the size of a block in vLLM's {kind} tier was read in 0.32; an older release may round it otherwise"
         found.append(Doubt("offload", text))
+    if kind == "mooncake" and latent(deployment) and ranks(ask) > 1:
+        text = "whether ranks store the same latents once in Mooncake is not known: counted as a copy for each"
+        found.append(Doubt("offload", text))
     if not plan.groups:
         found.append(Doubt("offload", "how many tokens the tier holds is not computed for this cache"))
     elif len(plan.groups) > 1 and kind != "lmcache":
