@@ -253,3 +253,11 @@ def test_any_record_is_a_request_or_left_out(record: object) -> None:
         file.flush()
         with suppress(BadInput):
             traces.read(Path(file.name), "openai", Reading(estimate=True))
+
+
+def test_text_of_any_alphabet_is_estimated(tmp_path: Path) -> None:
+    rows: list[object] = [{"prompt": "日本語のテキスト" * 20}, {"prompt": "日本語のテキスト" * 20 + "é"}]
+    found = kvlab.traffic(written(tmp_path / "a.jsonl", rows), estimate_tokens=True)
+    assert found.input_tokens.max == 121
+    assert found.reuse is not None
+    assert found.reuse.ideal.hit_tokens == 112

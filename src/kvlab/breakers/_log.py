@@ -10,22 +10,29 @@ from kvlab import traces
 from kvlab.core.errors import BadInput
 from kvlab.core.trace import Logged
 
-MOST_REQUESTS = 5_000
-MOST_TEXT = 64 << 20
+MOST_REQUESTS = 2_000
+MOST_TEXT = 32 << 20
 """Requests, and characters of them, that are looked at: the first ones of the log."""
+MOST_REWRITTEN = 1 << 30
+"""Characters of a log that is rewritten, which is done in memory."""
 
 
-def requests(paths: Sequence[Path], form: str | None) -> tuple[list[Logged], bool]:
-    """The first requests of the logs, and whether those are all. Raises BadInput for a format without text."""
+def requests(paths: Sequence[Path], form: str | None, *, everything: bool) -> tuple[list[Logged], bool]:
+    """The first requests of the logs, or all of them, and whether those are all.
+
+    Raises BadInput for a log that is too large to be rewritten.
+    """
     found: list[Logged] = []
     text = 0
     for path in paths:
         for logged in traces.logged(path, form):
-            size = len(logged.prompt or "") + sum(len(str(item.get("content"))) for item in logged.messages or [])
-            if len(found) >= MOST_REQUESTS or text + size > MOST_TEXT:
+            text += len(logged.prompt or "")
+            text += sum(len(str(item.get("content"))) for item in logged.messages or [])
+            if everything and text > MOST_REWRITTEN:
+                raise BadInput(f"--fix rewrites up to {MOST_REWRITTEN >> 20:,} MiB of text; give the log in parts")
+            if not everything and (len(found) >= MOST_REQUESTS or text > MOST_TEXT):
                 return found, False
             found.append(logged)
-            text += size
     return found, True
 
 

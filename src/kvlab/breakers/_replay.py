@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -54,33 +56,42 @@ def _with(last: Piece, moved: list[str]) -> str:
     return "\n\n".join([last.text.rstrip(), "\n".join(dict.fromkeys(moved))])
 
 
+class Prompt(NamedTuple):
+    """A prompt's token ids, and the ids of its whole blocks."""
+
+    ids: array[int]
+    blocks: list[int]
+
+
 class Replay:
-    """The prompts of a log as token ids, and as they are with causes fixed."""
+    """The prompts of a log as they are, and with causes fixed; each version of a prompt is counted once."""
 
     def __init__(self, requests: Sequence[Logged], encoder: Encoder, block_size: int) -> None:
         self._requests, self._encoder, self.block_size = requests, encoder, block_size
-        self.plain = [self._ids(logged) for logged in requests]
+        self._known: dict[tuple[int, tuple[int, ...]], Prompt] = {}
 
-    def with_fixed(self, found: Sequence[Found]) -> list[array[int]]:
-        """Token ids of all prompts with those causes fixed."""
-        touched = {at for one in found for at in one.members}
-        return [
-            self._ids(fixed(logged, at, found)) if at in touched else self.plain[at]
-            for at, logged in enumerate(self._requests)
-        ]
+    def with_fixed(self, found: Sequence[Found]) -> list[Prompt]:
+        """All prompts with those causes fixed."""
+        touching: dict[int, list[Found]] = defaultdict(list)
+        for one in found:
+            for at in one.members:
+                touching[at].append(one)
+        return [self._prompt(at, touching.get(at, [])) for at in range(len(self._requests))]
 
-    def hits(self, prompts: Sequence[array[int]]) -> Hits:
+    def hits(self, prompts: Sequence[Prompt]) -> Hits:
         """What an endless cache that starts empty hits of them."""
-        made = [block_ids(ids, self.block_size) for ids in prompts]
-        inputs = np.array([len(ids) for ids in prompts], dtype=np.int64)
-        blocks = blocks_of(
-            [value for ids in made for value in ids], [len(ids) for ids in made], self.block_size, inputs
-        )
+        inputs = np.array([len(prompt.ids) for prompt in prompts], dtype=np.int64)
+        ids = np.fromiter(chain.from_iterable(prompt.blocks for prompt in prompts), dtype=np.int64)
+        blocks = blocks_of(ids, [len(prompt.blocks) for prompt in prompts], self.block_size, inputs)
         found = reuse(blocks, Window(0, inputs), (), None)
         return Hits(found.tokens, found.ideal.hit_tokens)
 
-    def _ids(self, logged: Logged) -> array[int]:
-        try:
-            return array("i", self._encoder.encode(logged))
-        except Unusable:
-            return array("i")
+    def _prompt(self, at: int, found: list[Found]) -> Prompt:
+        key = (at, tuple(id(one) for one in found))
+        if key not in self._known:
+            try:
+                ids = array("i", self._encoder.encode(fixed(self._requests[at], at, found)))
+            except Unusable:
+                ids = array("i")
+            self._known[key] = Prompt(ids, block_ids(ids, self.block_size))
+        return self._known[key]

@@ -18,7 +18,7 @@ from kvlab.traces import encoder
 _MOST = 32
 """Causes that are weighed, those with the most requests."""
 _PAIRS = 50
-_OF_A_QUESTION = 2
+_OF_A_QUESTION = 4
 """Blocks a request that a value in the last message must cost."""
 
 
@@ -29,7 +29,7 @@ def breakers(paths: Sequence[Path], form: str | None, reading: Reading, fix: str
     """
     if fix is not None:
         check_target(fix, paths)
-    logged, _whole = requests(paths, form)
+    logged, whole = requests(paths, form, everything=fix is not None)
     if not any(pieces(one) for one in logged):
         return None
     counting = encoder(reading)
@@ -39,12 +39,13 @@ def breakers(paths: Sequence[Path], form: str | None, reading: Reading, fix: str
     found = Search([pieces(one) for one in logged]).run()
     largest = sorted(found, key=lambda one: -len(one.members))[:_MOST]
     found = _worthwhile(replay, [one for one in found if one in largest], reading.block_size)
-    before, after = replay.hits(replay.plain), replay.hits(replay.with_fixed(found))
+    before, after = replay.hits(replay.with_fixed([])), replay.hits(replay.with_fixed(found))
     weighed = [_weighed(replay, logged, found, one, after) for one in found]
     if fix is not None:
         _write(Path(fix), [fixed(one, at, found) for at, one in enumerate(logged)])
     return Breakers(
         requests=len(logged),
+        whole_log=whole,
         tokens=before.tokens,
         found=tuple(sorted(weighed, key=lambda one: -one.tokens)),
         hit_tokens=before.hit,
@@ -79,7 +80,7 @@ def _least(one: Found) -> int:
 def _weighed(replay: Replay, logged: Sequence[Logged], found: list[Found], one: Found, after: Hits) -> Breaker:
     left = replay.with_fixed([other for other in found if other is not one])
     first = one.members[0]
-    token = min((_common(left[first], left[at]) for at in one.differ[:_PAIRS] if at != first), default=0)
+    token = min((_common(left[first].ids, left[at].ids) for at in one.differ[:_PAIRS] if at != first), default=0)
     size = replay.block_size
     cause = causes()[one.code]
     return Breaker(

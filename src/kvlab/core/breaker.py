@@ -51,7 +51,9 @@ class Breakers(msgspec.Struct, frozen=True, kw_only=True):
     """What breaks the prefixes of a log with text, the costliest first. Hit rates are those of an endless cache."""
 
     requests: int
-    """That were looked at."""
+    """That were looked at: the first ones of the log."""
+    whole_log: bool
+    """Whether those are all."""
     tokens: int
     found: tuple[Breaker, ...]
     hit_tokens: int

@@ -148,8 +148,9 @@ def _breakers(value: Breakers) -> list[RenderableType]:
     """What keeps prompts from sharing their prefixes, the costliest first."""
     if not value.found:
         return [Text("nothing: prompts that are alike share all that they can")]
+    of = "the prompt tokens" if value.whole_log else f"the prompt tokens of the first {value.requests:,} requests"
     said = Text(
-        f"an endless cache hits {words.share(value.hit_rate)} of the prompt tokens, and"
+        f"an endless cache hits {words.share(value.hit_rate)} of {of}, and"
         f" {words.share(value.fixed_hit_rate)} once these are fixed"
         + (f"; the rewritten log is {words.plain(value.written)}" if value.written else "")
     )

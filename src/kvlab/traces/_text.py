@@ -118,7 +118,7 @@ def logged(path: Path, form: TextFormat) -> Iterator[Logged]:
 
 
 def _add(part: Part, at: int, request: Logged, counting: Encoder | None, reading: Reading) -> None:
-    ids = request.ids if counting is None else counting.encode(request)
+    ids: Sequence[int] | None = request.ids if counting is None else counting.encode(request)
     if request.messages is not None and counting is not None:
         part.note = counting.note
     if ids is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -39,7 +40,7 @@ class Encoder(Protocol):
     note: str | None
     """What is taken for granted in it, if anything."""
 
-    def encode(self, logged: Logged) -> list[int]:
+    def encode(self, logged: Logged) -> Sequence[int]:
         """The prompt's tokens. Raises Unusable when the chat template refuses the messages."""
 
     def count(self, text: str) -> int:
@@ -92,7 +93,7 @@ class Estimate:
         self._template = _compiled(CHATML)
         self.note: str | None = None
 
-    def encode(self, logged: Logged) -> list[int]:
+    def encode(self, logged: Logged) -> Sequence[int]:
         """The prompt in pieces."""
         if logged.ids is not None:
             return logged.ids
@@ -101,7 +102,9 @@ class Estimate:
             tools = json.dumps(logged.tools) + "\n" if logged.tools else ""
             text = tools + self._template(messages=logged.messages)
         content = text.encode("utf-8", "replace")
-        return [int.from_bytes(content[at : at + _BYTES]) for at in range(0, len(content), _BYTES)]
+        pieces = array("i")
+        pieces.frombytes(content + b"\0" * (-len(content) % pieces.itemsize))
+        return pieces
 
     def count(self, text: str) -> int:
         """Pieces of an answer."""
@@ -172,10 +175,15 @@ def _there(path: Path) -> Path | None:
 
 
 def _fetched(name: str, file: str) -> Path:
-    from huggingface_hub import hf_hub_download
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
 
     repository, _, revision = name.partition("@")
     try:
+        cached = try_to_load_from_cache(repository, file, revision=revision or None)
+        if isinstance(cached, str):
+            return Path(cached)
+        # Asked first, because a download repeats a failed connection for half a minute.
+        get_hf_file_metadata(hf_hub_url(repository, file, revision=revision or None), timeout=_TIMEOUT)
         return Path(hf_hub_download(repository, file, revision=revision or None, etag_timeout=_TIMEOUT))
     except Exception as problem:
         raise BadInput(
