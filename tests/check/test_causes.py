@@ -242,9 +242,9 @@ def test_an_estimate_that_was_off_is_no_flag() -> None:
 def test_every_cause_is_one_file_with_its_page() -> None:
     owners: dict[str, str] = {}
     for code in causes.codes():
-        title, text = causes.page(code)
+        title, seen = causes.page(code)
         assert title[0].isupper()
-        assert text.startswith("Seen: "), code
+        assert seen, code
         found = causes.cause(code)
         assert found.settings or found.test or found.guesses, code
         for name in found.settings:

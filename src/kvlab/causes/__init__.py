@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
-from inspect import cleandoc
 
 from kvlab import variants
 from kvlab.core.cause import Cause
@@ -28,10 +26,10 @@ def cause(code: str) -> Cause:
 
 @cache
 def page(code: str) -> tuple[str, str]:
-    """The first line of the file's docstring, and the rest of it. Raises BadInput like `cause`."""
+    """The title of the file's docstring, and what is seen of the cause. Raises BadInput like `cause`."""
     cause(code)
-    title, _, text = cleandoc(import_module(f"{__name__}.{code}").__doc__ or "").partition("\n\n")
-    return title.rstrip("."), variants.line(text)
+    title, parts = variants.written(f"{__name__}.{code}", ("Seen",))
+    return title, variants.line(parts["Seen"])
 
 
 @cache

@@ -20,8 +20,8 @@ def document() -> str:
 
 
 def _section(code: str) -> str:
-    title, text = causes.page(code)
+    title, seen = causes.page(code)
     cause = causes.cause(code)
     settings = f"\n\nSettings: {', '.join(f'`{name}`' for name in cause.settings)}" if cause.settings else ""
     learned = "\n\n`--learn` keeps such a start." if cause.taught else ""
-    return f"## {code}\n\n**{title}.** {text}{settings}{learned}\n"
+    return f"## {code}\n\n**{title}.** Seen: {seen}{settings}{learned}\n"
