@@ -209,14 +209,26 @@ def watch(
         time.sleep(pause)
 
 
-def status(now: Look, before: Look | None) -> str:
+def pool_tokens(serving: Serving) -> float | None:
+    """Tokens that the cache holds, as planned or as the server states; None when neither is known."""
+    if serving.plan is not None and serving.plan.capacity is not None:
+        return serving.plan.capacity.tokens
+    stated = {row.name: row.seen for row in serving.check.rows}
+    found = stated.get("kv_tokens", stated.get("n_ctx"))
+    return found if isinstance(found, (int, float)) else None
+
+
+def status(now: Look, before: Look | None, pool: float | None = None) -> str:
     """One line that 80 columns hold: requests, cache use, speed, preemptions and hits, of what the engine states.
 
-    Rates are those since `before`. What does not fit is left out, from the end.
+    Rates are those since `before`, and use is of `pool` tokens where the engine states tokens alone. What does not fit
+    is left out, from the end.
     """
     parts = [f"{word} {now.words[word]:.0f}" for word in ("running", "waiting") if word in now.words]
     if "kv_used_ratio" in now.words:
         parts.append(f"cache {now.words['kv_used_ratio']:.0%} used")
+    elif "kv_used_tokens" in now.words and pool:
+        parts.append(f"cache {now.words['kv_used_tokens'] / pool:.0%} used")
     elif "kv_used_tokens" in now.words:
         parts.append(f"cache {now.words['kv_used_tokens']:,.0f} tokens used")
     for word, title in (("prompt_tokens_total", "prompt"), ("generation_tokens_total", "output")):

@@ -262,6 +262,8 @@ def test_a_status_says_only_what_was_seen() -> None:
     asked = {"prefix_queries_tokens_total": 100.0, "prefix_hits_tokens_total": 5.0, "preemptions_total": 3.0}
     assert status(Look(1.0, counted), Look(0.0, asked)) == "preemptions 3 · prefix hits 25%"
     assert status(Look(0.0, {}), None) == "no metric that kvlab knows"
+    tokens = Look(0.0, {"kv_used_tokens": 1536.0})
+    assert (status(tokens, None), status(tokens, None, 2048)) == ("cache 1,536 tokens used", "cache 75% used")
 
 
 def test_a_status_of_a_busy_server_fits_80_columns() -> None:
@@ -278,7 +280,7 @@ def test_an_idle_server_is_told_of_once_where_there_is_no_terminal(capsys: pytes
     from kvlab.cli.commands import serve
 
     idle = {"running": 0.0, "waiting": 0.0}
-    with serve._status() as tell:
+    with serve._status(None) as tell:
         for at in range(0, 300, 2):
             tell(Look(float(at), idle), None)
         tell(Look(301.0, idle | {"running": 1.0}), None)

@@ -151,10 +151,10 @@ def _stay(
 ) -> Answer:
     """Says what was found, then a line of status until the server or the person ends it."""
     from kvlab.cli import deliver
-    from kvlab.serving import watch
+    from kvlab.serving import pool_tokens, watch
 
     deliver(answer, as_json=options.json, output=options.output)
-    with _status() as tell:
+    with _status(pool_tokens(serving)) as tell:
         watch(serving, server, tell, address=options.attach, log=log)
     return answer
 
@@ -179,7 +179,7 @@ def _starting(plan: Plan, log: Path) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def _status() -> Iterator[Callable[[Look, Look | None], None]]:
+def _status(pool: float | None) -> Iterator[Callable[[Look, Look | None], None]]:
     from kvlab.serving import status
 
     if not sys.stderr.isatty():
@@ -187,7 +187,7 @@ def _status() -> Iterator[Callable[[Look, Look | None], None]]:
 
         def line(now: Look, before: Look | None) -> None:
             nonlocal last, said
-            text = status(now, before)
+            text = status(now, before, pool)
             if now.at - last >= _LINE_EVERY and text != said:  # an idle server says it once
                 last, said = now.at, text
                 sys.stderr.write(f"{text}\n")
@@ -198,7 +198,7 @@ def _status() -> Iterator[Callable[[Look, Look | None], None]]:
     from rich.console import Console
 
     with Console(stderr=True).status("") as display:
-        yield lambda now, before: display.update(status(now, before))
+        yield lambda now, before: display.update(status(now, before, pool))
 
 
 COMMAND = Command("plan, start, check the log, and stay with a line of status until Ctrl-C", _arguments, _run)
