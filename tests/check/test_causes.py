@@ -123,6 +123,15 @@ def test_a_model_that_is_planned_otherwise_is_not_used() -> None:
     assert "is planned otherwise now than in this plan" in found.remarks[0]
 
 
+def test_a_refusal_of_a_longer_context_is_said_to_be_that() -> None:
+    """vLLM refused 32,768 tokens in 20 MB; the plan asks for 512."""
+    log = GOLDEN / "vllm" / "logs" / "0.32.0_cpu_pool_too_small.log"
+    found = checked(log, planned(context=512, pool_gib=20e6 / 2**30))
+    assert found.refused is not None
+    assert not found.causes
+    assert found.remarks[0] == "the log's --max-model-len is 32768, the plan's 512: plan with --context 32768"
+
+
 def test_nothing_is_claimed_without_evidence(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
     log.write_text("INFO 11-30 10:00:20 [kv_cache_utils.py:1] CPU KV cache size: 12,345 tokens")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from kvlab import engines
 from kvlab.core.check import Check, compare
 from kvlab.core.observation import Observation
 from kvlab.core.plan import Plan
 from kvlab.core.stated import with_derived
+from kvlab.reasons.differing import differing, told
 from kvlab.reasons.replan import Replanner, found_source
 from kvlab.reasons.search import Search
 
@@ -21,11 +24,19 @@ def checked(plan: Plan, observation: Observation, *, source: str | None = None, 
     """
     found = compare(plan, observation)
     rows = tuple(row for row in found.rows if row.verdict == "differs")
-    if not rows:
+    if not rows and found.refused is None:
         return found
     observation = with_derived(observation, engines.stated_args(plan.engine.name))
+    if not rows:
+        return msgspec.structs.replace(found, remarks=(*_other_start(plan, observation), *found.remarks))
     loaded, missing = found_source(plan, source, near)
     again = Replanner(plan, observation, loaded) if loaded is not None else None
     if again is not None and not again.same():
         again, missing = None, f"{plan.source.name} is planned otherwise now than in this plan"
     return Search(found, plan, observation, again).check(missing)
+
+
+def _other_start(plan: Plan, observation: Observation) -> list[str]:
+    """What a start that was refused was asked, and the plan was not."""
+    items = differing(plan, observation)
+    return [told(item) for item in items if item.planned is not None and item.setting.value is not None]
