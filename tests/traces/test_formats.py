@@ -75,6 +75,19 @@ def test_a_gateways_csv(tmp_path: Path, tokenizer: Path) -> None:
     assert found.blocks.ids[:half].tolist() == found.blocks.ids[half:].tolist()
 
 
+def test_a_line_of_100_megabytes_costs_its_own_row(tmp_path: Path) -> None:
+    row = '{},"{{""prompt"": [1, 2, 3]}}"\n'
+    with (tmp_path / "a.csv").open("w") as file:
+        file.write("time,body\n" + row.format(1) + '2,"{""prompt"": ""')
+        for _ in range(100):
+            file.write("x" * (1 << 20))
+        file.write('""}"\n' + row.format(3))
+    found = traces.read(tmp_path / "a.csv")
+    assert (len(found.inputs), found.left_out.count) == (2, 1)
+    assert found.left_out.first[0].where == "line 3"
+    assert found.left_out.first[0].why == "longer than 16 MiB"
+
+
 def test_lmcaches_lookups(tmp_path: Path) -> None:
     def line(at: int, hashes: list[str], length: int, model: str = "m") -> str:
         return json.dumps(

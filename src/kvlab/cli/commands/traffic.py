@@ -21,7 +21,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--format", help="the format (default: as the lines tell)")
     parser.add_argument(
-        "--tokenizer", metavar="PATH|ID", help="of the model, for logs with text: tokenizer.json, folder, GGUF, Hub id"
+        "--tokenizer",
+        metavar="PATH|ID",
+        help="of the model, for logs with text: tokenizer.json, folder, GGUF, Hub id (default: none)",
     )
     parser.add_argument("--estimate-tokens", action="store_true", help="without one, take 4 bytes of text for a token")
     parser.add_argument(
@@ -32,23 +34,33 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--capacity",
         metavar="N,N",
-        help="cache sizes on the curve, the pool's first: blocks, or bytes as in 80GiB with --model",
+        help="cache sizes on the curve, the pool's first: blocks, or bytes as in 80GiB with --model (default: none)",
     )
     parser.add_argument(
         "--policy", metavar="NAME,NAME", help="policies at each --capacity: lru, fifo, lfu, belady (default: the curve)"
     )
     parser.add_argument(
-        "--tiers", metavar="NAME:N,..", help="a chain of tiers, as in gpu:5000,cpu:200GiB@50GB/s,ssd:1TiB@6GB/s"
+        "--tiers",
+        metavar="NAME:N,..",
+        help="a chain of tiers, as in gpu:5000,cpu:200GiB@50GB/s,ssd:1TiB@6GB/s (default: none)",
     )
     parser.add_argument("--inclusive", action="store_true", help="a lower tier also holds what those above it hold")
     parser.add_argument(
-        "--prefill-speed", type=positive, metavar="TOKENS/S", help="of one request: gives the TTFT that tiers save"
+        "--prefill-speed",
+        type=positive,
+        metavar="TOKENS/S",
+        help="of one request: gives the TTFT that tiers save (default: none)",
     )
     parser.add_argument(
-        "--pool", metavar="N,N", help="pools to simulate under this load: blocks, or bytes as in 40GiB with --model"
+        "--pool",
+        metavar="N,N",
+        help="pools to simulate under this load: blocks, or bytes as in 40GiB with --model (default: none)",
     )
     parser.add_argument(
-        "--decode-step", type=positive, metavar="MS", help="what a step of the engine takes beside its prefill"
+        "--decode-step",
+        type=positive,
+        metavar="MS",
+        help="what a step of the engine takes beside its prefill (default: none)",
     )
     parser.add_argument(
         "--max-num-seqs", type=count, default=128, help="requests at a time in the simulation (default: 128)"
@@ -57,7 +69,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--max-num-batched-tokens", type=count, default=2048, help="tokens a step in the simulation (default: 2048)"
     )
     parser.add_argument(
-        "--replicas", type=count, metavar="N", help="replicas of the first --capacity each: own, shared, routed caches"
+        "--replicas",
+        type=count,
+        metavar="N",
+        help="replicas of the first --capacity each: own, shared, routed caches (default: one)",
     )
     parser.add_argument("--last-half", action="store_true", help="measure reuse on the second half of the requests")
     parser.add_argument(
