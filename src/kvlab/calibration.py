@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from kvlab import causes, engines, store
+from kvlab import engines, store
 from kvlab.core.calibration import Calibration, Start
-from kvlab.core.check import Check
 from kvlab.core.errors import BadInput
 from kvlab.core.observation import Observation
 from kvlab.core.plan import Ask, LedgerLine, Plan
 from kvlab.core.units import gib
+
+if TYPE_CHECKING:
+    from kvlab.core.check import Check
 
 _MOST_STARTS = 50
 """Starts kept of one engine, version and GPU; older ones are forgotten."""
@@ -80,6 +83,8 @@ def learn(plan: Plan, observation: Observation, check: Check | None = None) -> S
 
 def _refuse_other_causes(check: Check) -> None:
     """What another start, or another program, took would be counted as this deployment's overhead."""
+    from kvlab import causes
+
     other = next(
         (one for one in check.causes if one.certainty != "possible" and not causes.cause(one.code).taught), None
     )
