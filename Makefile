@@ -21,7 +21,7 @@ types: $(STAMP)
 unit: $(STAMP)
 	$(BIN)/pytest
 
-# Real vLLM, some ten minutes: scripts/setup_vllm_cpu.sh DIR, then make test-vllm VLLM=DIR
+# Real vLLM, some twenty minutes: scripts/setup_vllm_cpu.sh DIR, then make test-vllm VLLM=DIR
 test-vllm: $(STAMP)
 	@test -n "$(VLLM)" || { echo "name the folder made by scripts/setup_vllm_cpu.sh: make test-vllm VLLM=DIR"; exit 2; }
 	KVLAB_VLLM=$(VLLM) $(BIN)/pytest tests_vllm

@@ -122,6 +122,21 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
     assert "mean_ttft_ms" in {row["metric"] for row in document["rows"]}
 
 
+def test_diagnose(capsys: pytest.CaptureFixture[str]) -> None:
+    document = answer(capsys, "diagnose", GOLDEN / "diagnose" / "vllm_log_scale2000.csv")
+    shape = {
+        "schema": "kvlab/diagnose@1",
+        "engine": "vllm",
+        "replicas": int,
+        "verdict": "scheduler_limit_bound",
+        "evidence": [{"metric", "value", "line"}],
+        "missing": list,
+        "interventions": [{"rank", "do", "why", "expect", "verify"}],
+        "alerts": [{"name", "state"}],
+    }
+    holds(document, shape)
+
+
 def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
     document = answer(capsys, "explain", GOLDEN / "vllm" / "logs" / "0.32.0_cpu_pool_too_small.log")
     holds(document, {"schema": "kvlab/explain@1", "findings": [{"code", "title", "line", "why", "do"}]})
