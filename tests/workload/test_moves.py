@@ -71,3 +71,9 @@ def test_every_move_has_its_page(code: str) -> None:
 def test_a_page_that_is_not_there() -> None:
     with pytest.raises(BadInput, match="did you mean routing"):
         page("rooting")
+
+
+def test_the_pages_in_the_docs_are_those_of_the_code() -> None:
+    from kvlab.reporting.traffic_pages import document
+
+    assert (Path(__file__).parents[2] / "docs" / "traffic.md").read_text() == document()
