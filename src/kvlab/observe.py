@@ -65,6 +65,8 @@ class _Lines:
         self._scan = Scan((pattern, None) for pattern in patterns)
         self._lines = self._of(pieces)
         self._first: Line[None] | None = None
+        self._last = 0
+        """The number of the last whole line that was given."""
 
     def _of(self, pieces: Iterable[bytes]) -> Iterator[Line[None]]:
         for block in pieces:
@@ -84,6 +86,8 @@ class _Lines:
                 self.numbers.append(line.number)
                 self._order.look(line.text)
                 self.settings.look(line.text, line.number)
+                if line.whole:
+                    self._last = line.number
                 yield line.text + "\n" if line.whole else line.text
         self.ended = True
 
@@ -91,6 +95,8 @@ class _Lines:
         """`seen` without what was gathered of several lines of which some may be lost, or are out of order."""
         last = max((item.line_number or 0 for item in seen if item.name.startswith(gathered)), default=0)
         doubtful = self._order.lost or (self._damage is not None and self._damage <= last)
+        # Of a log that ends within a line, more that belongs to its last statement may have followed.
+        doubtful = doubtful or (self._scan.cut and last == self._last)
         return (item for item in seen if not (doubtful and item.name.startswith(gathered)))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from kvlab.core.needles import needles
-from kvlab.logs.text import damaged, texts_of, without_end, without_start
+from kvlab.logs.text import damaged, texts_of, without_end, without_last_word, without_start
 
 Sought = TypeVar("Sought")
 
@@ -69,6 +69,11 @@ class Scan(Generic[Sought]):
     def lines(self) -> int:
         """How many lines there were so far."""
         return self._newlines + self._open
+
+    @property
+    def cut(self) -> bool:
+        """Whether what was read so far ends within a line."""
+        return self._open
 
     def feed(self, block: bytes) -> Iterator[Line[Sought]]:
         """The lines of one more block that may hold something sought. A block ends with a line, or inside a long one.
@@ -137,8 +142,11 @@ class Scan(Generic[Sought]):
             texts = texts_of(raw)
             if raw_at == 0 and not part.begins:
                 texts[0] = without_start(texts[0])
-            whole = raw_at + 1 < len(raws) or (part.ends and not damaged(after[:_NEIGHBOUR].decode("utf-8", "ignore")))
+            last = raw_at + 1 == len(raws)
+            # The last letter may be cut in two.
+            struck = last and damaged(after[:_NEIGHBOUR].decode("utf-8", "replace")[:-1])
+            whole = not last or (part.ends and not struck)
             if not whole:
-                texts[-1] = without_end(texts[-1])
+                texts[-1] = without_last_word(texts[-1]) if struck else without_end(texts[-1])
             for text_at, text in enumerate(texts):
                 yield Line(part.number, text, whole or text_at + 1 < len(texts), sought)

@@ -19,7 +19,8 @@ from kvlab.core.errors import BadInput
 BLOCK_BYTES = 1 << 20
 _PACKED = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"\xfd7zXZ\x00", "xz"), (b"BZh", "bzip2"))
 _COLOUR = re.compile(
-    rb"\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[()][0AB]|(?:#033|\^\[|\\u001[bB])\[[0-9;]*[mK]"
+    rb"\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[()][0AB]"
+    rb"|(?:#033|\^\[|\\u001[bB])\[[0-9;]*[mK]"
 )
 _COLOUR_BEGINS = (b"\x1b", b"#033[", b"^[[", b"\\u001")
 """As the terminal has it, as rsyslog writes it, as `cat -v` shows it, and in JSON."""

@@ -24,6 +24,7 @@ _PARTIAL = re.compile(r"\d\d:\d\d\S*\sstd(?:out|err)\sP\s")
 _COLOUR = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
 _BINARY = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 _CUT_END = re.compile(r"(?:=\s*[\w.+-]*|\bv?\d[\d.,]*|\bversion:?\s+\S*)$")
+_LAST_WORD = re.compile(r"\S*$")
 _CUT_START = re.compile(r"^\S+")
 
 
@@ -66,6 +67,11 @@ def _message(wrapped: object, deep: int) -> str | None:
 def without_end(text: str) -> str:
     """The line of a log that is cut there: a number or word at its very end may lack a part."""
     return _CUT_END.sub("", text)
+
+
+def without_last_word(text: str) -> str:
+    """A line whose end is damaged."""
+    return _LAST_WORD.sub("", text)
 
 
 def without_start(text: str) -> str:

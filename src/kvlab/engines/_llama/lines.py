@@ -146,10 +146,9 @@ class Caches:
             self._state(number, line, state.group(1))
         elif tail := _TAIL.search(line):
             self._sum(f"kv_{_TAILS[tail.group(1)]}_tail_bytes", float(tail.group(2)) * MIB, "bytes", (number, line))
-        elif loaded := _LOADED.search(line):
-            self._sum("weights_loaded_bytes", _first(loaded) * MIB, "bytes", (number, line))
-        elif compute := _COMPUTE.search(line):
-            self._sum("compute_buffer_bytes", _first(compute) * MIB, "bytes", (number, line))
+        for name, pattern in (("weights_loaded_bytes", _LOADED), ("compute_buffer_bytes", _COMPUTE)):
+            for buffer in pattern.finditer(line):  # two devices' records may stand in one line
+                self._sum(name, _first(buffer) * MIB, "bytes", (number, line))
 
     def _state(self, number: int, line: str, size: str) -> None:
         measured_only, self.buffer = self.buffer == 0, None
