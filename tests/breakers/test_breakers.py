@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -172,3 +173,16 @@ def words(messages: list[dict[str, str]]) -> Counter[str]:
     """Words of the messages, without marks and the numbers of examples, which are counted anew."""
     plain = "".join(letter if letter.isalpha() else " " for item in messages for letter in f"{item['content']} ")
     return Counter(set(plain.split()))
+
+
+@pytest.mark.parametrize(
+    "unit", [" ", "{", '{"a": ', "1", "[{", "Example 1\n\n", "2026-05-01 ", "id 7 ", "\n", "a.b@c "]
+)
+def test_texts_made_to_be_slow_are_not(tmp_path: Path, unit: str) -> None:
+    """Any of these takes minutes where a pattern tries every end for every start."""
+    rows: list[chats.Chat] = [
+        chats.chat(f"{unit * (120_000 // len(unit))}{at}{chats.SYSTEM}", f"{at}?") for at in range(3)
+    ]
+    start = time.process_time()
+    broken(tmp_path / "a.jsonl", rows)
+    assert time.process_time() - start < 10

@@ -20,8 +20,8 @@ from collections import Counter
 from kvlab.core.breaker import Cause
 
 _NUMBER = re.compile(r"\d+")
-_HEAD = re.compile(r"^\W*\w*")
-_TITLE = re.compile(r"^(\W*\w+\W{0,2})(\d+)(?=\W)")
+_HEAD = re.compile(r"^\W{0,8}\w{0,40}")
+_TITLE = re.compile(r"^(\W{0,8}\w{1,40}\W{0,2})(\d{1,9})(?=\W)")
 
 
 def _normal(text: str) -> str:

@@ -15,9 +15,13 @@ Source: https://docs.vllm.ai/en/latest/design/prefix_caching.html
 from __future__ import annotations
 
 import json
+import re
 
 from kvlab.core.breaker import Cause
 
+_OPENS = re.compile(r"\[\s{0,40}\{|\{")
+_FAILED = 200
+"""Braces that begin no JSON, after which the text is taken to hold none."""
 _LEAST = 8
 """Characters from which a piece of JSON is worth sorting."""
 
@@ -25,13 +29,14 @@ _LEAST = 8
 def _normal(text: str) -> str:
     """The text with every JSON object or list of objects in it written with sorted keys, tools by their names."""
     decoder = json.JSONDecoder()
-    found, done = [], 0
+    found, done, failed = [], 0, 0
     at = _start(text, 0)
-    while at >= 0:
+    while at >= 0 and failed < _FAILED:
         try:
             value, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             at = _start(text, at + 1)
+            failed += 1
             continue
         if end - at >= _LEAST and isinstance(value, dict | list):
             found += [text[done:at], _written(value, text[at:end])]
@@ -41,8 +46,8 @@ def _normal(text: str) -> str:
 
 
 def _start(text: str, at: int) -> int:
-    places = [place for place in (text.find("{", at), text.find("[{", at)) if place >= 0]
-    return min(places, default=-1)
+    found = _OPENS.search(text, at)
+    return found.start() if found else -1
 
 
 def _written(value: object, text: str) -> str:

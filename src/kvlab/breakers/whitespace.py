@@ -19,14 +19,13 @@ import re
 from kvlab.core.breaker import Cause
 
 _LINE_END = re.compile(r"\r\n?")
-_TRAILING = re.compile(r"[ \t\u00a0]+(?=\n)")
 _RUN = re.compile(r"(?<=\S)[ \t\u00a0]{2,}|[\t\u00a0]")
 _EMPTY = re.compile(r"\n{3,}")
 
 
 def _normal(text: str) -> str:
     text = _LINE_END.sub("\n", text)
-    text = _TRAILING.sub("", text)
+    text = "\n".join(line.rstrip(" \t\u00a0") for line in text.split("\n"))
     return _EMPTY.sub("\n\n", _RUN.sub(" ", text)).strip()
 
 

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from array import array
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -66,8 +67,9 @@ def parts(path: Path, form: TextFormat, reading: Reading, how_many: int) -> list
     try:
         for process, task in running:
             assert process.stdin is not None
-            process.stdin.write(task)
-            process.stdin.close()
+            with suppress(BrokenPipeError):  # it died: what it answers says so
+                process.stdin.write(task)
+                process.stdin.close()
         return [_part(path, process) for process, _ in running]
     finally:
         for process, _ in running:
