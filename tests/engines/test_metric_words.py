@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvlab import engines
-from kvlab.core.engine import MetricMap
+from kvlab.core.metric_map import MetricMap
 from kvlab.reporting.metric_words import document
 
 MAPS = {engines.engine(name).title: engines.metric_map(name) for name in engines.names()}

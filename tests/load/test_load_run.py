@@ -12,9 +12,9 @@ from itertools import pairwise
 import pytest
 from scripted_server import DONE, Answer, chat_event, event, plain, serving, stream, usage
 
-from kvlab.core.engine import MetricMap
 from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.measure import RequestRow
+from kvlab.core.metric_map import MetricMap
 from kvlab.load.runner import run_load
 from kvlab.load.spec import LoadSpec, Progress, Prompt
 

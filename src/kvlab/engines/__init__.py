@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kvlab import variants
-from kvlab.core.about import About
 from kvlab.core.engine import (
     Engine,
     Failures,
     Launcher,
     LogReader,
-    MetricMap,
     NoTokenApi,
     Offloading,
-    Part,
     Planner,
     TokenApi,
     TokenPart,
 )
 from kvlab.core.errors import BadInput, nearest
-from kvlab.core.scrape import Reading
-from kvlab.core.stated import StatedArgs
 
-T = TypeVar("T", bound=Part)
+if TYPE_CHECKING:
+    from kvlab.core.about import About
+    from kvlab.core.metric_map import MetricMap
+    from kvlab.core.scrape import Reading
+    from kvlab.core.stated import StatedArgs
+
+T = TypeVar("T")
 
 
 @cache
@@ -62,11 +63,15 @@ def log_reader(name: str) -> LogReader:
 
 def metric_map(name: str) -> MetricMap:
     """The engine's metric names."""
+    from kvlab.core.metric_map import MetricMap
+
     return _part(name, "metrics", MetricMap)
 
 
 def about(name: str) -> About:
     """The pages on which the engine describes itself."""
+    from kvlab.core.about import About
+
     return _part(name, "about", About)
 
 
@@ -85,6 +90,8 @@ def failures(name: str) -> Failures:
 
 def stated_args(name: str) -> StatedArgs:
     """The settings that the engine's log states."""
+    from kvlab.core.stated import StatedArgs
+
     return _part(name, "stated_args", StatedArgs)
 
 

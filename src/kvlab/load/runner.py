@@ -12,9 +12,9 @@ from typing import Literal
 
 import msgspec
 
-from kvlab.core.engine import MetricMap
 from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.measure import PoolUse, RequestRow
+from kvlab.core.metric_map import MetricMap
 from kvlab.load import clock
 from kvlab.load.client import Call, Client, Connections
 from kvlab.load.reply import answerable, request_body

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from kvlab.core.engine import MetricMap
 from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.measure import MetricSample, PoolUse
+from kvlab.core.metric_map import MetricMap
 from kvlab.load.pages import METRICS_BYTES, body
 
 if TYPE_CHECKING:

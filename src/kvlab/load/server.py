@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kvlab import engines
-from kvlab.core.engine import MetricMap, TokenApi
+from kvlab.core.engine import TokenApi
 from kvlab.core.errors import BadInput, ServerRefused
+from kvlab.core.metric_map import MetricMap
 from kvlab.load.address import base_url
 from kvlab.load.client import KEY_VARIABLE, connect_problem
 from kvlab.load.pages import MODELS_BYTES, body, without_secrets

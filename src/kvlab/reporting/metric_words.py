@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kvlab.core.engine import MetricMap
+from kvlab.core.metric_map import MetricMap
 
 _HEAD = """# What kvlab reads in an engine's metrics
 

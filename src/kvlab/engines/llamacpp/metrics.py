@@ -12,8 +12,8 @@ from typing import Annotated
 
 import msgspec
 
-from kvlab.core.engine import MetricMap
 from kvlab.core.errors import BadInput
+from kvlab.core.metric_map import MetricMap
 from kvlab.core.series import Series
 
 _CACHED = "llamacpp:prompt_tokens_cached_total"

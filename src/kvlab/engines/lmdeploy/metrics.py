@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvlab.core.engine import MetricMap
+from kvlab.core.metric_map import MetricMap
 from kvlab.core.series import Series
 
 _HITS = "prefix_hits_tokens_total"

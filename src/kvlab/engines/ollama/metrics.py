@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from kvlab.core.engine import MetricMap
 from kvlab.core.errors import BadInput
+from kvlab.core.metric_map import MetricMap
 
 _PATH = "/api/ps"
 

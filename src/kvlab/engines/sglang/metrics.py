@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from kvlab.core.engine import MetricMap
+from kvlab.core.metric_map import MetricMap
 from kvlab.core.series import Series
 
 _LIVE = ("sglang:realtime_tokens_total",)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from kvlab.core.engine import MetricMap
 from kvlab.core.errors import BadInput
+from kvlab.core.metric_map import MetricMap
 from kvlab.core.series import Series
 
 _PROMETHEUS = "/prometheus/metrics"

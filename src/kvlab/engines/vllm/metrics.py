@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from kvlab.core.engine import MetricMap
 from kvlab.core.exposition import samples
+from kvlab.core.metric_map import MetricMap
 from kvlab.core.series import Series
 
 _CONFIG = ("vllm:cache_config_info",)
