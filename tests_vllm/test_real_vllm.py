@@ -61,12 +61,20 @@ def below(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 def test_the_plan_agrees_to_the_digit_and_ctrl_c_leaves_nothing(vllm: Path, tmp_path: Path) -> None:
     with serve(vllm, tmp_path, *PLAN, "--port", str(free_port())) as process:
-        check = document(process)["check"]
+        found = document(process)
+        check = found["check"]
         assert isinstance(check, dict)
         rows = {row["name"]: row for row in check["rows"]}
         assert (rows["kv_tokens"]["seen"], rows["kv_tokens"]["verdict"]) == (55_356, "agrees")
         assert (rows["max_concurrency"]["seen"], rows["max_concurrency"]["verdict"]) == (27.03, "agrees")
         assert "differs" not in {row["verdict"] for row in check["rows"]}
+        # The same by its own pages alone, as of a server elsewhere.
+        plan = api.plan(vllm / "model", gpu="cpu", pool_gib=1, context=2048)
+        pages = api.check(str(found["url"]), plan=plan)
+        verdicts = {row.name: row.verdict for row in pages.rows}
+        assert pages.engine.version == "0.32.0"
+        assert {verdicts[name] for name in ("kv_tokens", "max_concurrency", "num_gpu_blocks")} == {"agrees"}
+        assert "differs" not in verdicts.values()
         processes = below(process)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)

@@ -182,6 +182,23 @@ def test_a_server_that_will_not_come_is_explained_from_its_log() -> None:
         assert "does not serve: a quantised value cache needs flash attention" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--attach", "http://127.0.0.1:9", "--print"], "leave one of them out"),
+        (["--log", "-"], "goes with --attach"),
+        (["--attach", "http://127.0.0.1:9"], "no server at"),
+        (["--attach", "http://127.0.0.1:9", "--log", "no/such.log"], "no log at no/such.log"),
+        (["--attach", "http://127.0.0.1:9", "--log", "-"], "no server at"),  # what is piped in has ended
+    ],
+)
+def test_what_cannot_be_is_one_line(gemma: Path, more: list[str], said: str) -> None:
+    argv = [sys.executable, "-m", "kvlab", "serve", str(gemma), "--engine", "llamacpp", "--context", "512", *more]
+    done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr.splitlines()[-1]
+
+
 def test_a_log_of_another_start_is_said() -> None:
     def said(**numbers: float | str) -> Observation:
         seen = (Seen(name=name, value=value, unit="", line=name) for name, value in numbers.items())

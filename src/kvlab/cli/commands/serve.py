@@ -52,6 +52,10 @@ def _run(options: argparse.Namespace) -> Answer:
 
     if options.source is None and options.attach is None:
         raise BadInput("name a model to serve, or --attach URL to watch a server that runs already")
+    if options.attach is not None and options.print:
+        raise BadInput("--print shows a command to start, and --attach starts nothing: leave one of them out")
+    if options.attach is None and options.log == "-":
+        raise BadInput("--log - reads a log from standard input, which goes with --attach URL; name a file to write")
     plan = None if options.source is None else api.plan_ask(options.source, ask(options))
     if options.attach is not None:
         return _attach(options, plan)
