@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from kvlab import engines
 from kvlab.core.errors import BadInput, EngineFailed
-from kvlab.core.plan import Plan
+from kvlab.core.plan import Ask, Plan
 from kvlab.core.units import MIB, gib
 from kvlab.load.datasets import PromptsFile, SharedPrefix, read_prompts
 from kvlab.planning import WEIGHT_FILES
@@ -33,21 +35,37 @@ def refuse_short(plan: Plan) -> None:
     raise BadInput(f"not started, since it would not serve: {plan.verdict.text}; --force starts it all the same")
 
 
+def placed_here(ask: Ask, gpus: Sequence[LocalGpu], visible: str | None) -> Ask:
+    """The request with this machine's GPU in it, where it names no memory and the machine has one that is known."""
+    if ask.placed:
+        return ask
+    seen = _visible(gpus, visible)
+    named = (gpus if seen is None else seen)[:1]
+    return replace(ask, gpu=named[0].table_name) if named else ask
+
+
 def seen_by(plan: Plan, gpus: Sequence[LocalGpu], visible: str | None) -> tuple[LocalGpu, ...]:
     """Those of `gpus` that the plan's engine will use, with `visible` as the environment's CUDA_VISIBLE_DEVICES.
 
     All of them when that names GPUs otherwise than by number.
     """
-    words = [word.strip() for word in visible.split(",")] if visible is not None else []
-    if not all(word.isdecimal() for word in words if word):
+    seen = _visible(gpus, visible)
+    if seen is None:
         return tuple(gpus)
-    if visible is not None:
-        numbers = [int(word) for word in words if word]
-        gpus = [gpu for number in numbers for gpu in gpus if gpu.index == number]
     if engines.launcher(plan.engine.name).every_gpu:
-        return tuple(gpus)
+        return seen
     ask = plan.ask
-    return tuple(gpus[: ask.gpus or (ask.tp or 1) * ask.pp * ask.dp])
+    return seen[: ask.gpus or (ask.tp or 1) * ask.pp * ask.dp]
+
+
+def _visible(gpus: Sequence[LocalGpu], visible: str | None) -> tuple[LocalGpu, ...] | None:
+    """The GPUs that `visible` names by number, in its order; None when it names them otherwise."""
+    if visible is None:
+        return tuple(gpus)
+    words = [word.strip() for word in visible.split(",") if word.strip()]
+    if not all(word.isdecimal() for word in words):
+        return None
+    return tuple(gpu for word in words for gpu in gpus if gpu.index == int(word))
 
 
 def refuse_dirty(gpus: Sequence[LocalGpu]) -> None:

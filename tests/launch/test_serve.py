@@ -263,6 +263,24 @@ def test_only_gpus_that_the_engine_will_use_count(qwen: Path, gemma: Path) -> No
     assert used(llama, "3") == [3]
 
 
+def test_a_request_without_a_gpu_is_planned_for_the_one_here(
+    qwen: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from kvlab import cli, detect
+
+    other = msgspec.structs.replace(gpu(0), index=1, table_name="h100-80gb")
+    monkeypatch.setattr(detect, "local_gpus", lambda: (gpu(0), other))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    words = ["serve", str(qwen), "--context", "4096", "--print"]
+    assert cli.main(words) == 0
+    assert "planned for this machine's l4-24gb" in capsys.readouterr().err
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert cli.main(words) == 0
+    assert "planned for this machine's h100-80gb" in capsys.readouterr().err
+    assert cli.main([*words, "--gpu", "a100-80gb"]) == 0
+    assert "planned for" not in capsys.readouterr().err
+
+
 def test_a_desktop_is_no_reason_to_refuse() -> None:
     refuse_dirty([gpu(400 * 2**20, GpuProcess(pid=900, name="Xorg", bytes=120 * 2**20))])
     refuse_dirty([])

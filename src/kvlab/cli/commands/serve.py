@@ -18,7 +18,7 @@ from kvlab.store import place
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from kvlab.core.plan import Plan
+    from kvlab.core.plan import Ask, Plan
     from kvlab.following import Following
     from kvlab.launch import Server
     from kvlab.serving import Look, Serving
@@ -56,13 +56,32 @@ def _run(options: argparse.Namespace) -> Answer:
         raise BadInput("--print shows a command to start, and --attach starts nothing: leave one of them out")
     if options.attach is None and options.log == "-":
         raise BadInput("--log - reads a log from standard input, which goes with --attach URL; name a file to write")
-    plan = None if options.source is None else api.plan_ask(options.source, ask(options))
+    if options.source is None:
+        plan = None
+    else:
+        asked = ask(options)
+        plan = api.plan_ask(options.source, asked if options.attach is not None else _here(asked))
     if options.attach is not None:
         return _attach(options, plan)
     assert plan is not None
     if options.print:
         return _print(options, plan)
     return _serve(options, plan)
+
+
+def _here(asked: Ask) -> Ask:
+    """The request for this machine's GPU, when it names none: it is served here."""
+    from kvlab.detect import local_gpus
+    from kvlab.preflight import placed_here
+
+    found = placed_here(asked, local_gpus(), _visible())
+    if found.gpu != asked.gpu:
+        sys.stderr.write(f"planned for this machine's {found.gpu}; name another with --gpu\n")
+    return found
+
+
+def _visible() -> str | None:
+    return os.environ.get("CUDA_VISIBLE_DEVICES", os.environ.get("HIP_VISIBLE_DEVICES"))
 
 
 def _print(options: argparse.Namespace, plan: Plan) -> Answer:
@@ -104,8 +123,7 @@ def _serve(options: argparse.Namespace, plan: Plan) -> Answer:
         refuse_short(plan)
         refuse_little_memory(plan)
         if plan.ask.gpu != "cpu":
-            visible = os.environ.get("CUDA_VISIBLE_DEVICES", os.environ.get("HIP_VISIBLE_DEVICES"))
-            refuse_dirty(seen_by(plan, local_gpus(), visible))
+            refuse_dirty(seen_by(plan, local_gpus(), _visible()))
     log = Path(f"kvlab-{plan.engine.name}.log" if options.log is None else place(options.log, "log"))
     make_room(plan, log, options.port)
     with ExitStack() as stack:
