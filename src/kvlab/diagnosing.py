@@ -152,6 +152,7 @@ def planned(plan: Plan) -> Planned:
     reached = efficiency.DECODE_QUANTISED if few else efficiency.DECODE
     capacity = plan.capacity
     return Planned(
+        engine=plan.engine.name,
         kv_dtype=plan.kv.dtype,
         replicas=plan.ask.dp,
         stages=plan.ask.pp,
@@ -176,7 +177,11 @@ _EXPERT_BITS = 24
 
 
 def judge(case: Case) -> Diagnosis:
-    """The verdict. Looks before the server's last start are left out."""
+    """The verdict. Looks before the server's last start are left out. Raises BadInput for another engine's plan."""
+    if case.plan is not None and case.plan.engine != case.last.engine:
+        raise BadInput(
+            f"the metrics are {case.last.engine}'s and the plan is for {case.plan.engine}; give the plan of this server"
+        )
     case = _since_start(case)
     asked = {code: diagnoses.rule(code).ways(case) for code in diagnoses.codes()}
     answers = {code: any_holds(ways) for code, ways in asked.items()}

@@ -46,13 +46,15 @@ async def _poll(
 ) -> tuple[Scrape, ...]:
     described = await info(session, *server)
     pause = min(max(seconds / _LOOKS, _OFTEN), _SELDOM)
-    start, found = time.perf_counter(), list[Scrape]()
+    start, began, found = time.perf_counter(), time.time(), list[Scrape]()
     while True:
         passed = time.perf_counter() - start
         if on_count is not None:
             on_count(min(int(passed), int(seconds)), int(seconds))
         try:
-            found.append(Scrape(time=time.time(), engine=server[1], pages=described | await pages(session, *server)))
+            read = described | await pages(session, *server)
+            # the clock of the day may be set back
+            found.append(Scrape(time=began + time.perf_counter() - start, engine=server[1], pages=read))
         except ServerRefused:
             # The first look says whether there is a server, the last whether there is one still.
             if not found or passed >= seconds:

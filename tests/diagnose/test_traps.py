@@ -225,3 +225,24 @@ def test_percentiles_are_of_the_window() -> None:
         histograms={"ttft_seconds": quick, "itl_seconds": later},
     )
     assert of(first, last).verdict == "healthy"
+
+
+def test_what_another_tier_held_counts_as_found() -> None:
+    """LMCache and the like: few local hits, most of the rest from the host."""
+    server = Server()
+    server.gauge(num_requests_running=9, num_requests_waiting=0, kv_cache_usage_perc=0.3)
+    first = server.page()
+    server.count(generation_tokens=3_000, prompt_tokens=400_000, prefix_cache_queries=400_000, prefix_cache_hits=8_000)
+    server.count(external_prefix_cache_queries=392_000, external_prefix_cache_hits=320_000)
+    server.count(prompt_tokens_by_source__local_compute=72_000)
+    server.observe(TTFT, (4.0, 60))
+    found = of_pages(first, server.page())
+    assert found.verdict == "compute_bound"
+    assert any("82%" in text for text in found.because)
+
+
+def test_requests_that_wait_for_an_adapter_do_not_wait_for_room() -> None:
+    told = {"running": 30, "waiting": 14, "waiting_capacity": 0, "waiting_deferred": 14, "kv_used_ratio": 0.97}
+    found = of(*(Reading(engine="vllm", values={**told, "preemptions_total": 0}) for _ in range(3)))
+    assert holds(found, "capacity_bound") == "no"
+    assert "14 for other reasons" in because(found, "scheduler_limit_bound")

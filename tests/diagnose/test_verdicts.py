@@ -152,6 +152,11 @@ def test_a_plan_of_another_server_is_said_and_not_used(of_pages: Run, qwen: Path
     assert any("144,000 cache tokens" in text for text in found.missing)
 
 
+def test_a_plan_for_another_engine_is_refused(of_pages: Run, qwen: Path) -> None:
+    with pytest.raises(BadInput, match="the plan is for sglang"):
+        of_pages(bandwidth(), plan=kvlab.plan(qwen, gpu="h100", engine="sglang"))
+
+
 def test_the_plan_states_what_fp8_and_more_memory_buy(of_pages: Run, qwen: Path) -> None:
     plan: Plan = kvlab.plan(qwen, gpu="h100", context=8192)
     held = {other.kv_dtype: other.tokens for other in plan.alternatives}

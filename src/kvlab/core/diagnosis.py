@@ -30,6 +30,7 @@ class Objectives(msgspec.Struct, frozen=True, kw_only=True):
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """What the server's plan says of one rank (bytes) and one replica (tokens). None: it does not say."""
 
+    engine: str
     kv_dtype: str
     replicas: int = 1
     stages: int = 1

@@ -40,10 +40,11 @@ def waits(case: Case, pool: Pool) -> Condition:
         return Condition(text="whether requests wait", holds=None, missing=unseen(case, "waiting", "the queue"))
     queued = [value for value in queue if value >= 1]
     where = _looks(len(queued), len(queue))
-    text = f"requests wait {where}, up to {max(queue):,.0f}{_at(pool)}" if queued else f"nothing waits{_at(pool)}"
-    return Condition(
-        text=text, holds=len(queued) >= QUEUED_SHARE * len(queue), evidence=(gauge(case, pool, word, max(queue)),)
-    )
+    deferred = max(pool.seen("waiting_deferred"), default=0.0)
+    beside = f" for room, up to {deferred:,.0f} for other reasons (an adapter, a transfer)" if deferred else ""
+    text = f"requests wait {where}, up to {max(queue):,.0f}" if queued else f"nothing waits{beside}"
+    evidence = (gauge(case, pool, word, max(queue)),)
+    return Condition(text=text + _at(pool), holds=len(queued) >= QUEUED_SHARE * len(queue), evidence=evidence)
 
 
 def used(pool: Pool) -> float | None:

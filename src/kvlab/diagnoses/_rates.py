@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from kvlab.core.diagnosis import Case, Condition, Evidence
 from kvlab.core.scrape import Histogram
-from kvlab.diagnoses._gauges import SECOND
+from kvlab.diagnoses._gauges import LEAST_LOOKS, SECOND
 
 FEW_HITS = 0.3
 """Below this share of prompt tokens found in the cache, prompts are computed again or share nothing."""
 PROMPTS_LEAD = 5.0
 """Computed prompt tokens for each generated one from which prompts take most of the steps. A step has room for some
 hundred tokens before it takes longer (its weights are read anyway), and a decoding batch fills it with its requests."""
+_LEAST_PROMPTS = 5
+"""First tokens below which a late one may have been the only one that was cold."""
+_FEW_PROMPTS = "time to first token: too few prompts were counted; a longer window (--seconds N)"
 _LONGER = "prompt and generated tokens: none was counted though requests run; a longer window (--seconds N)"
 _SHARE = 0.95
 _LEAST_OBSERVED = 20
@@ -21,13 +26,17 @@ def first_token(case: Case) -> Condition:
     """Whether requests wait long for their first token: the 95th percentile in the window against the objective."""
     told = _percentile(case, "ttft_seconds", case.objectives.ttft_seconds, "time to first token")
     if told is not None:
-        return told
+        few = case.window.histogram("ttft_seconds") if case.window is not None else None
+        rare = told.holds and few is not None and few.count < _LEAST_PROMPTS
+        return Condition(text=told.text, holds=None, missing=_FEW_PROMPTS) if rare else told
     share, window = prompt_time(case), case.window
     if share is not None and window is not None:
         # slots take turns, so the times of all of them add up to the window's where prompts are all that is done
         busy = (window.grown("prefill_seconds_total") or 0.0) / window.seconds
         text = f"prompts take {share:.0%} of the time that slots work, and {busy:.0%} of the window in all"
-        holds = min(share, busy) >= 0.5
+        holds: bool | None = min(share, busy) >= 0.5
+        if holds and _rises(case, "prefill_tokens_total") < LEAST_LOOKS:
+            return Condition(text=text, holds=None, missing=_FEW_PROMPTS)
         return Condition(text=text, holds=holds, evidence=_prompt_time_lines(case, share), sure=False)
     return Condition(text="time to first token", holds=None, missing=_needs(case, "ttft_seconds"))
 
@@ -111,7 +120,9 @@ def hit_rate(case: Case) -> float | None:
     if window is None or queries is None or hits is None or hits > queries:
         return None
     if queries:
-        return hits / queries
+        # what another tier held is looked up when the first one misses
+        beyond = window.grown("external_hits_tokens_total") or 0.0
+        return min(1.0, (hits + beyond) / queries)
     return 0.0 if window.grown("prompt_tokens_total") else None
 
 
@@ -122,7 +133,8 @@ def reused(case: Case) -> Condition:
         missing = "prefix hits: " + _window_or(case, "the metrics do not state hits and queries in the window")
         return Condition(text="what prompts find in the cache", holds=None, missing=missing)
     text = f"{rate:.0%} of the prompts' tokens are found in the cache"
-    evidence = _grown(case, "prefix_hits_tokens_total", "prefix_queries_tokens_total")
+    words = ("prefix_hits_tokens_total", "external_hits_tokens_total", "prefix_queries_tokens_total")
+    evidence = tuple(one for one in _grown(case, *words) if one.value or not one.metric.startswith("external"))
     possible = case.reuse_possible
     if possible is None:
         return Condition(text=text, holds=rate >= FEW_HITS, evidence=evidence)
@@ -157,6 +169,12 @@ def prompt_time(case: Case) -> float | None:
 def _prompt_time_lines(case: Case, share: float) -> tuple[Evidence, ...]:
     lines = (one.line for one in _grown(case, "prefill_seconds_total", "decode_seconds_total"))
     return (Evidence("prefill_time_share", share, "; ".join(lines)),)
+
+
+def _rises(case: Case, word: str) -> int:
+    """Between how many looks a counter rose: as many things at least were counted."""
+    seen = [look.reading.values[word] for look in case.looks if word in look.reading.values]
+    return sum(after > before for before, after in pairwise(seen))
 
 
 def _percentile(case: Case, word: str, objective: float, what: str) -> Condition | None:
