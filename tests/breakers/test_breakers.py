@@ -186,3 +186,27 @@ def test_texts_made_to_be_slow_are_not(tmp_path: Path, unit: str) -> None:
     start = time.process_time()
     broken(tmp_path / "a.jsonl", rows)
     assert time.process_time() - start < 10
+
+
+def test_a_rewritten_record_keeps_all_but_its_prompt(tmp_path: Path) -> None:
+    bodies = chats.planted("iso time", 6)
+    logs: list[list[chats.Chat]] = [
+        [{**body, "temperature": 0.5, "usage": {"completion_tokens": 7}} for body in bodies],
+        [{"ts": at, "request": body, "response": {"id": "x"}} for at, body in enumerate(bodies)],
+        [{"ts": at, "request_json": json.dumps(body), "tenant": "t"} for at, body in enumerate(bodies)],
+        [{"system": body["messages"][0]["content"], "messages": body["messages"][1:], "k": 1} for body in bodies],  # type: ignore[index]
+        [{"instructions": b["messages"][0]["content"], "input": b["messages"][1]["content"]} for b in bodies],  # type: ignore[index]
+    ]
+    prompts = set()
+    for rows in logs:
+        fixed = tmp_path / "fixed.jsonl"
+        found = broken(tmp_path / "a.jsonl", rows, fixed)
+        assert [one.code for one in found.found] == ["timestamp"]
+        after = [json.loads(line) for line in fixed.read_text().splitlines()]
+        for row, now in zip(rows, after, strict=True):
+            assert list(row) == list(now)
+            same = {key for key in row if row[key] == now[key]}
+            assert row.keys() - same <= {"messages", "request", "request_json", "system", "input", "instructions"}
+        again = kvlab.traffic(fixed, estimate_tokens=True)
+        prompts.add((again.input_tokens.mean, again.reuse.ideal.hit_tokens if again.reuse else None))
+    assert len(prompts) == 1

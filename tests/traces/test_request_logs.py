@@ -261,3 +261,9 @@ def test_text_of_any_alphabet_is_estimated(tmp_path: Path) -> None:
     assert found.input_tokens.max == 121
     assert found.reuse is not None
     assert found.reuse.ideal.hit_tokens == 112
+
+
+def test_ids_alone_cannot_be_rewritten(tmp_path: Path, tokenizer: Path) -> None:
+    path = written(tmp_path / "a.jsonl", [{"prompt": [1, 2, 3]}])
+    with pytest.raises(BadInput, match="token ids alone"):
+        kvlab.traffic(path, tokenizer=str(tokenizer), fix=str(tmp_path / "b.jsonl"))

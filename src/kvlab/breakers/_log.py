@@ -37,22 +37,9 @@ def requests(paths: Sequence[Path], form: str | None, *, everything: bool) -> tu
 
 
 def lines(made: Sequence[Logged]) -> Iterator[str]:
-    """The requests as lines of JSON, as an OpenAI-style server would take them."""
+    """The requests as lines of JSON: each record as it was, with the prompt that it now has."""
     for logged in made:
-        body: dict[str, object] = {}
-        if logged.time is not None:
-            body["timestamp"] = logged.time
-        if logged.tools:
-            body["tools"] = logged.tools
-        if logged.messages is not None:
-            body["messages"] = logged.messages
-        elif logged.prompt is not None:
-            body["prompt"] = logged.prompt
-        else:
-            body["prompt_token_ids"] = logged.ids
-        if logged.answer_tokens is not None:
-            body["usage"] = {"completion_tokens": logged.answer_tokens}
-        yield json.dumps(body, ensure_ascii=False)
+        yield json.dumps(traces.record_of(logged), ensure_ascii=False, default=str)
 
 
 def check_target(path: str | Path, sources: Sequence[Path]) -> None:

@@ -12,6 +12,7 @@ from kvlab.breakers._pieces import pieces
 from kvlab.breakers._replay import Hits, Replay, fixed
 from kvlab.breakers._search import Found, Search
 from kvlab.core.breaker import Breaker, Breakers
+from kvlab.core.errors import BadInput
 from kvlab.core.trace import Logged, Reading
 from kvlab.traces import encoder
 
@@ -31,6 +32,8 @@ def breakers(paths: Sequence[Path], form: str | None, reading: Reading, fix: str
         check_target(fix, paths)
     logged, whole = requests(paths, form, everything=fix is not None)
     if not any(pieces(one) for one in logged):
+        if fix is not None:
+            raise BadInput("--fix rewrites the text of a log, and this one holds token ids alone")
         return None
     counting = encoder(reading)
     if counting is None:

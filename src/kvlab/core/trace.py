@@ -102,6 +102,8 @@ class Logged(NamedTuple):
     prompt_tokens: int | None = None
     answer: str | None = None
     answer_tokens: int | None = None
+    record: dict[str, object] | None = None
+    """The log's own record, where it is of this request alone."""
 
 
 class Unusable(Exception):

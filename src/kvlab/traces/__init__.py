@@ -13,10 +13,23 @@ from kvlab.core.errors import BadInput, shortened
 from kvlab.core.trace import Logged, Reading, Trace, TraceReader
 from kvlab.traces import _text
 from kvlab.traces._lines import lines
+from kvlab.traces._rewrite import record_of
 from kvlab.traces._rows import blocks_of
 from kvlab.traces._tokens import Encoder, encoder
 
-__all__ = ["Encoder", "block_ids", "blocks_of", "encoder", "logged", "named", "read", "reader", "readers", "reading"]
+__all__ = [
+    "Encoder",
+    "block_ids",
+    "blocks_of",
+    "encoder",
+    "logged",
+    "named",
+    "read",
+    "reader",
+    "readers",
+    "reading",
+    "record_of",
+]
 
 _LOOK = 1 << 16
 _LARGEST = 1 << 20

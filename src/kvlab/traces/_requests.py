@@ -44,6 +44,7 @@ def requests(where: str, record: object) -> list[Logged]:
         prompt_tokens=_count(usage, _INPUT),
         answer=_text_of_answer(answer),
         answer_tokens=_count(usage, _OUTPUT),
+        record=record,
     )
     return _with_prompts(made, body)
 
@@ -88,7 +89,7 @@ def _with_prompts(made: Logged, body: Record) -> list[Logged]:
             return [made._replace(messages=_system(body) + _items(value))]
         if isinstance(value, list) and value and all(isinstance(item, str) or _all(item, int) for item in value):
             # what was counted is counted for all of them together
-            one = made._replace(prompt_tokens=None, answer=None, answer_tokens=None)
+            one = made._replace(prompt_tokens=None, answer=None, answer_tokens=None, record=None)
             return [
                 one._replace(prompt=item) if isinstance(item, str) else one._replace(ids=_ids(item)) for item in value
             ]
