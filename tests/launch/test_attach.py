@@ -1,0 +1,105 @@
+"""Attaching to servers that are not here: their pages, served by a stand-in, as the engines write them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from kvlab import api
+from kvlab.attach import read_server
+from kvlab.core.errors import BadInput
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def models(owner: str) -> str:
+    return json.dumps({"object": "list", "data": [{"id": "model", "owned_by": owner, "max_model_len": 2048}]})
+
+
+LOADED = {"models": [{"name": "m", "size": 2_000_000_000, "size_vram": 2_000_000_000, "context_length": 4096}]}
+SERVERS: dict[str, tuple[dict[str, str], str | None, dict[str, float | str]]] = {
+    "vllm": (
+        {
+            "/v1/models": models("vllm"),
+            "/version": '{"version":"0.32.0"}',
+            "/metrics": (GOLDEN / "vllm" / "metrics" / "0.32.0_cpu_fresh.prom").read_text(),
+        },
+        "0.32.0",
+        {"kv_tokens": 55_356, "max_model_len": 2048, "kv_cache_dtype": "auto", "running": 0},
+    ),
+    # Without --enable-metrics: its own description tells.
+    "sglang": (
+        {"/v1/models": models("sglang"), "/get_server_info": '{"version":"0.5.2","max_total_num_tokens":20480}'},
+        "0.5.2",
+        {"kv_tokens": 20_480},
+    ),
+    # Its list of models names nobody; /api/version is its own.
+    "ollama": (
+        {"/v1/models": models("library"), "/api/version": '{"version":"0.30.2"}', "/api/ps": json.dumps(LOADED)},
+        "0.30.2",
+        {"n_ctx_slot": 4096, "loaded_gpu_bytes": 2_000_000_000},
+    ),
+    "tensorrt-llm": (
+        {
+            "/v1/models": models("tensorrt_llm"),
+            "/version": '{"version":"1.2.0"}',
+            "/prometheus/metrics": "trtllm_kv_cache_max_blocks 2710\ntrtllm_kv_cache_tokens_per_block 32\n",
+        },
+        "1.2.0",
+        {"kv_tokens": 86_720},
+    ),
+}
+
+
+@contextmanager
+def serving(pages: Mapping[str, str]) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            text = pages.get(self.path)
+            body = (text or "not found").encode()
+            self.send_response(404 if text is None else 200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("engine", SERVERS)
+def test_a_server_says_who_it_is_and_what_it_holds(engine: str) -> None:
+    pages, version, values = SERVERS[engine]
+    with serving(pages) as url:
+        seen = read_server(url)
+    assert (seen.engine, seen.version) == (engine, version)
+    said = {item.name: item.value for item in seen.seen}
+    assert {name: said.get(name) for name in values} == values
+    assert all(item.line for item in seen.seen)
+
+
+def test_check_lists_what_the_pages_say() -> None:
+    with serving(SERVERS["vllm"][0]) as url:
+        listed = {row.name: row.seen for row in api.check(url).rows}
+    assert (listed["kv_tokens"], listed["max_model_len"]) == (55_356, 2048)
+
+
+def test_an_unknown_server_is_to_be_named() -> None:
+    with serving({"/v1/models": models("somebody")}) as url, pytest.raises(BadInput, match="name it with --engine"):
+        read_server(url)
+    with serving(SERVERS["vllm"][0]) as url, pytest.raises(BadInput, match="says that it is vllm, not sglang"):
+        read_server(url, "sglang")
