@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from kvlab.core.needles import needles
+
 _MOST = 1 << 60
 """Above any number of bytes or tokens that an engine states."""
 LONG_LINE = 400
 """Characters of a line that are shown whole."""
 _AROUND = 80
+_MOST_KNOWN = 64
 _AFTER = re.compile(r"[\s,;:)\]}>|/\"'\\]|\.?(?:\s|$)")
 """What may stand after a value that ends its pattern."""
 _GROUPED = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
@@ -118,8 +121,10 @@ def read_lines(lines: Iterable[str], said: tuple[Said, ...]) -> list[Seen]:
     A line may hold several: two ranks that write at once put their records into one.
     """
     found = []
+    quick = _quick(said)
     for number, line in enumerate(lines, 1):
-        for item in said:
+        for at in sorted({at for literal, held in quick if literal in line for at in held}):
+            item = said[at]
             for match in item.pattern.finditer(line):
                 text = match.group(1).rstrip(",")
                 value = text if item.unit == "word" else _amount(text, item.scale)
@@ -128,6 +133,24 @@ def read_lines(lines: Iterable[str], said: tuple[Said, ...]) -> list[Seen]:
                     seen = Seen(name=item.name, value=value, unit=item.unit, line=said_in, line_number=number)
                     found.append(seen)
     return found
+
+
+_Quick = list[tuple[str, list[int]]]
+_known: dict[int, tuple[tuple[Said, ...], _Quick]] = {}
+
+
+def _quick(said: tuple[Said, ...]) -> _Quick:
+    """Literals, and which patterns need one of them in a line: trying each pattern on each line takes far longer."""
+    known = _known.get(id(said))
+    if known is None or known[0] is not said:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        held: dict[str, list[int]] = {}
+        for at, item in enumerate(said):
+            for literal in needles(item.pattern) or ("",):
+                held.setdefault(literal, []).append(at)
+        known = _known[id(said)] = (said, list(held.items()))
+    return known[1]
 
 
 def _ends(line: str, match: re.Match[str]) -> bool:

@@ -120,6 +120,8 @@ class Listener:
 
     def look(self, line: str, number: int) -> None:
         """Reads one line."""
+        if not any(word in line for word in self._words):
+            return
         for item in self._part.lists:
             if match := item.pattern.search(line):
                 self._list(item, line, number, match)
