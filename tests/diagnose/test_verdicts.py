@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from vllm_pages import ITL, TTFT, Server, bandwidth, capacity, healthy, prefix
 
 import kvlab
 from kvlab import diagnoses
-from kvlab.core.diagnosis import Diagnosis
+from kvlab.core.diagnosis import Case, Diagnosis, Look, Planned
 from kvlab.core.errors import BadInput
 from kvlab.core.plan import Plan
-from kvlab.diagnosing import listing
+from kvlab.core.scrape import Histogram, Reading
+from kvlab.core.speed import Range, Turn
+from kvlab.diagnosing import judge, listing
 from kvlab.reporting.diagnosis_pages import document
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -150,6 +153,35 @@ def test_a_plan_of_another_server_is_said_and_not_used(of_pages: Run, qwen: Path
     found = of_pages(bandwidth(num_gpu_blocks=9_000, kv_cache_size_tokens=144_000), plan=kvlab.plan(qwen, gpu="h100"))
     assert (found.verdict, found.confidence) == ("bandwidth_bound", "tentative")
     assert any("144,000 cache tokens" in text for text in found.missing)
+
+
+@pytest.mark.parametrize(("running", "verdict"), [(900, "compute_bound"), (40, "not_enough_evidence")])
+def test_a_large_batch_on_a_quick_bus_is_bound_by_compute(running: int, verdict: str) -> None:
+    """600 to 700 requests: there the plan sees computing take longer. Reading takes 5 ms of the 80 that a token takes."""
+    plan = Planned(
+        engine="vllm",
+        kv_dtype="fp8",
+        weights_bytes=8 << 30,
+        pool_bytes=10 << 30,
+        tokens=1_000_000,
+        bandwidth=3.35e12,
+        reached=Range(0.6, 0.85),
+        compute_from=Turn(600, 700),
+    )
+    bounds, counts = (0.05, 0.1, math.inf), (0.0, 0.0, 0.0)
+    values = {"running": float(running), "waiting": 0.0, "kv_used_ratio": 0.5, "preemptions_total": 0.0}
+    first = Reading(
+        engine="vllm",
+        values={**values, "generation_tokens_total": 0, "prompt_tokens_total": 0},
+        histograms={"itl_seconds": Histogram(bounds=bounds, counts=counts, sum=0.0)},
+    )
+    last = Reading(
+        engine="vllm",
+        values={**values, "generation_tokens_total": 90_000, "prompt_tokens_total": 9_000},
+        histograms={"itl_seconds": Histogram(bounds=bounds, counts=(0.0, 90_000.0, 90_000.0), sum=7_200.0)},
+    )
+    found = judge(Case(looks=(Look(0, first), Look(10, last)), plan=plan))
+    assert found.verdict == verdict
 
 
 def test_a_plan_for_another_engine_is_refused(of_pages: Run, qwen: Path) -> None:

@@ -4,8 +4,8 @@ Conditions:
 - at least five prompt tokens are computed for each generated one
 - fewer than 30 % of the prompts' tokens are found in the cache (with a trace of the traffic: less than half of what
   could be)
-- 95 of 100 requests wait longer for their first token than the objective (2 s; llama-server, which does not time it:
-  prompts take half of the time that slots work, and half of the window in all)
+- 95 of 100 requests, five at least, wait longer for their first token than the objective (2 s; llama-server, which
+  does not time it: prompts take half of the time that slots work, and half of the window in all)
 - the cache is not what requests wait for: no full pool with a queue, no preemptions
 
 Cause: the start of the prompts is not found again: it differs (a date, an id or the user's text comes first), prefix
@@ -18,9 +18,9 @@ Do:
   prefix_hits_tokens_total grows with prefix_queries_tokens_total; ttft_seconds falls; kvlab prefix URL measures cold
   against warm.
 - see that prefix caching is on: vLLM --enable-prefix-caching, SGLang without --disable-radix-cache, LMDeploy
-  --enable-prefix-caching, TensorRT-LLM enable_block_reuse, llama.cpp with cache_prompt. Why: without it nothing is
-  looked up. Expect: prefix_queries_tokens_total rises with the prompts. Verify: kvlab prefix URL sees a warm prompt
-  come sooner.
+  --enable-prefix-caching, TensorRT-LLM enable_block_reuse, llama.cpp with cache_prompt (and --swa-full, where windows
+  slide: it keeps no part of such a cache otherwise). Why: without it nothing is looked up. Expect:
+  prefix_queries_tokens_total rises with the prompts. Verify: kvlab prefix URL sees a warm prompt come sooner.
 - keep what was computed longer: a larger pool (fp8), a host tier (vLLM --kv-offloading-size, SGLang
   --enable-hierarchical-cache, llama.cpp --cache-ram), one replica for each conversation. Why: what is evicted or lies
   elsewhere is computed again. Expect: the hit rate of that many tokens in kvlab traffic's curve. Verify: hits rise;

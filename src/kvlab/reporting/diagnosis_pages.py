@@ -22,11 +22,15 @@ def document(value: DiagnosisList) -> str:
 def _section(page: DiagnosisPage) -> str:
     conditions = "\n".join(f"- {text}" for text in page.conditions)
     steps = "\n".join(
-        f"{at}. **{step.do}.** {step.why}. Expect: {step.expect}. Verify: {step.verify}."
+        f"{at}. **{_sentence(step.do)}.** {_sentence(step.why)}. Expect: {step.expect}. Verify: {step.verify}."
         for at, step in enumerate(page.do, 1)
     )
     seen = ", ".join(f"<{address}>" for address in page.source)
     return (
-        f"## {page.code}\n\n**{page.title}.** {page.cause}\n\nConditions:\n\n{conditions}\n\n"
+        f"## {page.code}\n\n**{page.title}.** {_sentence(page.cause)}\n\nConditions:\n\n{conditions}\n\n"
         f"Do:\n\n{steps}\n\nSource: {seen}\n"
     )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
