@@ -155,9 +155,19 @@ def test_a_plan_of_another_server_is_said_and_not_used(of_pages: Run, qwen: Path
     assert any("144,000 cache tokens" in text for text in found.missing)
 
 
+@pytest.mark.parametrize(("computed", "verdict"), [(30_000, "compute_bound"), (7_000, "not_enough_evidence")])
+def test_new_prompts_are_held_to_the_planned_rate(of_pages: Run, qwen: Path, computed: int, verdict: str) -> None:
+    """Half of the prompts' tokens are found, the first tokens are late: an H100 computes 17,000 and more a second."""
+    found = of_pages(prefix(computed=computed, hit=0.5), plan=kvlab.plan(qwen, gpu="h100", context=8192))
+    assert found.verdict == verdict
+    if verdict == "not_enough_evidence":
+        assert any("what holds up the prompts" in text for text in found.missing)
+    assert of_pages(prefix(computed=computed, hit=0.5)).confidence == "tentative"
+
+
 @pytest.mark.parametrize(("running", "verdict"), [(900, "compute_bound"), (40, "not_enough_evidence")])
 def test_a_large_batch_on_a_quick_bus_is_bound_by_compute(running: int, verdict: str) -> None:
-    """600 to 700 requests: there the plan sees computing take longer. Reading takes 5 ms of the 80 that a token takes."""
+    """From 600 to 700 requests on computing takes longer, by the plan; reading takes 5 ms of the 80 of a token."""
     plan = Planned(
         engine="vllm",
         kv_dtype="fp8",

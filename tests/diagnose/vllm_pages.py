@@ -108,14 +108,14 @@ def capacity(seconds: int = 30) -> tuple[str, str]:
     return first, server.page()
 
 
-def prefix(seconds: int = 30) -> tuple[str, str]:
+def prefix(seconds: int = 30, computed: int = 30_000, hit: float = 0.05) -> tuple[str, str]:
     """30,000 prompt tokens computed a second at 5 % hits, 95 % of first tokens within 2.6 s, the pool at 62 %."""
     server = _start()
     server.gauge(num_requests_running=58, num_requests_waiting=0, kv_cache_usage_perc=0.62)
     server.gauge(num_requests_waiting_by_reason__capacity=0, num_requests_waiting_by_reason__deferred=0)
     first = server.page()
     server.count(generation_tokens=1_200 * seconds, request_success__length=220)
-    _prompts(server, 30_000 * seconds, 0.05)
+    _prompts(server, computed * seconds, hit)
     server.observe(TTFT, (0.8, 120), (1.9, 80), (2.6, 20))
     server.observe(ITL, (0.03, 30_000), (0.04, 6_000))
     return first, server.page()

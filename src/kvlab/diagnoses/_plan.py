@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from kvlab.core.diagnosis import Case, Condition, Evidence, Planned, Step
-from kvlab.diagnoses._rates import mean_of, token_seconds
+from kvlab.diagnoses._rates import mean_of, prompts, token_seconds
 
 _OTHER_POOL = 0.1
 """By how much the server's pool may differ from the planned one."""
+_NEAR = 0.5
+"""Share of the slow end of the planned prefill from which a GPU counts as busy with prompts: they come in bursts."""
 _TOO_FAST = 1.1
 """Above this share of the bandwidth the plan is not of this server, or a step makes several tokens."""
 _ASK = "decode time against bytes moved: the model's plan (kvlab plan MODEL --gpu GPU --json > plan.json; --plan)"
@@ -79,6 +81,18 @@ def past_the_turn(case: Case) -> Condition:
         text += f" to {turn.latest:,} on"
     sure = turn.latest is not None and each >= turn.latest
     return Condition(text=text, holds=each >= turn.earliest, evidence=evidence, sure=sure)
+
+
+def prefills(case: Case) -> Condition:
+    """Whether prompts are computed at a rate that is near what the plan expects of the GPUs; without one, perhaps."""
+    plan, rates = case.plan, prompts(case)
+    if rates is None or plan is None or plan.prefill is None:
+        missing = "prompt tokens a second against what the GPUs reach: a plan with --gpu (--plan)"
+        return Condition(text="prompts take the time", holds=True, missing=missing, sure=False)
+    low, high = (end * plan.replicas for end in (plan.prefill.low, plan.prefill.high))
+    text = f"the plan expects {low:,.0f} to {high:,.0f} prompt tokens a second"
+    missing = "" if rates[0] >= _NEAR * low else "what holds up the prompts: far fewer are computed than the GPUs can"
+    return Condition(text=text, holds=None if missing else True, missing=missing)
 
 
 def gained(case: Case, steps: tuple[Step, ...], smaller_at: int, share_at: int) -> tuple[Step, ...]:

@@ -99,7 +99,7 @@ def prompts_lead(case: Case) -> Condition:
     if not computed and not made and mean_of(case, "running"):
         return Condition(text="what prompts cost", holds=None, missing=_LONGER)
     return Condition(
-        text=f"{computed:,.0f} prompt tokens are computed a second and {made:,.0f} tokens generated",
+        text=f"{_rate(computed)} prompt tokens are computed a second and {_rate(made)} tokens generated",
         holds=computed > 0 and computed >= PROMPTS_LEAD * made,
         evidence=_grown(case, "prefill_tokens_total", "prompt_tokens_total", "generation_tokens_total"),
     )
@@ -200,6 +200,10 @@ def _bound(told: Histogram, objective: float) -> float:
 
 def _seconds(value: float) -> str:
     return f"{value * 1000:,.0f} ms" if value < 1 else f"{value:,.3g} s"
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 or not value else f"{value:.2g}"
 
 
 def _grown(case: Case, *words: str) -> tuple[Evidence, ...]:

@@ -3,7 +3,8 @@
 Conditions:
 - prompts: at least five prompt tokens are computed for each generated one, at least 30 % of the prompts' tokens are
   found in the cache (with a trace: at least half of what could be), first tokens come later than the objective, and
-  the cache is not what requests wait for
+  the cache is not what requests wait for; with a plan, at half of the prompt tokens a second that it expects or more
+  (without: the verdict is tentative)
 - or decoding (needs the plan): time per output token is above its objective, prompts are the smaller part of the
   work, and more requests decode together than from where computing takes longer than reading
 
@@ -12,7 +13,7 @@ the weights. More cache would only admit more of them.
 
 Do:
 - let prompts take smaller parts of each step: vLLM --max-num-batched-tokens, SGLang --chunked-prefill-size,
-  TensorRT-LLM --max-num-tokens, llama.cpp -ub. Why: long prompts hold up the tokens of those that decode. Expect:
+  TensorRT-LLM --max_num_tokens, llama.cpp -ub. Why: long prompts hold up the tokens of those that decode. Expect:
   steadier tokens and later first tokens; in all no more tokens. Verify: itl_seconds falls and ttft_seconds rises;
   kvlab bench URL at the same rate.
 - take weights in fp8 where the GPU multiplies fp8 twice as fast. Why: the same tokens take half the time. Expect:
@@ -27,13 +28,13 @@ Source: https://doi.org/10.1145/1498765.1498785 https://docs.vllm.ai/en/latest/c
 from __future__ import annotations
 
 from kvlab.core.diagnosis import Case, Rule, Step, Way
-from kvlab.diagnoses._plan import past_the_turn
+from kvlab.diagnoses._plan import past_the_turn, prefills
 from kvlab.diagnoses._pressure import no_pressure
 from kvlab.diagnoses._rates import first_token, per_token, prompts, prompts_are_few, prompts_lead, reused
 
 
 def _ways(case: Case) -> tuple[Way, ...]:
-    reads = (prompts_lead(case), reused(case), first_token(case), no_pressure(case))
+    reads = (prompts_lead(case), reused(case), first_token(case), no_pressure(case), prefills(case))
     return (reads, (per_token(case), prompts_are_few(case), past_the_turn(case)))
 
 
