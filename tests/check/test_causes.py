@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from kvlab import api, causes
+from kvlab.cli import asking
 from kvlab.core.check import Check, CheckRow, Reason
+from kvlab.core.observation import Value
 from kvlab.core.plan import Plan
+from kvlab.reasons.differing import option
+from kvlab.reasons.replan import value_of
 from kvlab.reporting.cause_pages import document
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -241,11 +245,31 @@ def test_a_setting_that_does_not_give_the_logs_numbers_is_only_possible() -> Non
     assert found.remarks[0].startswith("unexplained: num gpu blocks, kv tokens")
 
 
-def test_an_estimate_that_was_off_is_no_flag() -> None:
-    plan = planned(pool_gib=None, weights_gib=0.5)
-    off = replace(plan, expects=plan.expects)
-    found = checked(started("block_size_32"), off)
-    assert "overhead_estimate" not in by_code(found)  # the pool was given, so it says nothing of the rest
+def test_a_pool_that_was_given_says_nothing_of_the_overhead() -> None:
+    found = checked(started("block_size_32"), planned(pool_gib=None, weights_gib=0.5))
+    assert row(found, "kv_pool_bytes").verdict == "differs"
+    assert "overhead_estimate" not in by_code(found)
+
+
+SETTINGS: list[tuple[str, Value]] = [
+    *(("prefix_caching", value) for value in (True, False)),
+    *(("kv_unified", value) for value in (True, False)),
+    ("swa_full", True),
+    *(("util", 0.8), ("context", 4096), ("kv_dtype_k", "q8_0"), ("share_gib", 4.5), ("pool_gib", 3.81)),
+    ("disable-hybrid-kv-cache-manager", True),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), SETTINGS)
+def test_what_is_advised_is_what_the_command_takes(name: str, value: Value) -> None:
+    parser = argparse.ArgumentParser()
+    asking.add_arguments(parser)
+    found = asking.ask(parser.parse_args(option(name, value).split()))
+    assert value_of(found, name) == ("true" if name.startswith("disable") else value)
+
+
+def test_a_switch_without_an_opposite_is_left_out() -> None:
+    assert option("swa_full", False) == "without --swa-full"
 
 
 def test_every_cause_is_one_file_with_its_page() -> None:

@@ -64,7 +64,11 @@ def _add_cache(parser: argparse.ArgumentParser) -> None:
         "--max-num-batched-tokens", type=tokens("--max-num-batched-tokens"), help=f"tokens per scheduler step {_OWN}"
     )
     cache.add_argument("--max-num-seqs", type=count, help=f"requests decoded together at most {_OWN}")
-    cache.add_argument("--no-prefix-caching", action="store_true", help="read every prompt in full")
+    cache.add_argument(
+        "--prefix-caching",
+        action=argparse.BooleanOptionalAction,
+        help=f"reuse shared prefixes, or read every prompt in full {_OWN}",
+    )
     cache.add_argument(
         "--mamba-cache-mode",
         choices=("none", "align", "all"),
@@ -121,13 +125,12 @@ def ask(options: argparse.Namespace) -> Ask:
 
     given = vars(options)
     native = given["context"] in (None, "native")
-    special = {"context", "engine_args", "prefix_caching", "share_gib", "share_fraction", "any_engine"}
+    special = {"context", "engine_args", "share_gib", "share_fraction", "any_engine"}
     names = set(Ask.__struct_fields__) - special
     sums = {unit: sum(amount for amount, found in given["share"] if found == unit) for unit in ("gib", "fraction")}
     return Ask(
         context=None if native else parse_tokens(given["context"], "--context"),
         engine_args=tuple(engine_arg(text) for text in given["engine_arg"]),
-        prefix_caching=False if given["no_prefix_caching"] else None,
         share_gib=sums["gib"] or None,
         share_fraction=sums["fraction"] or None,
         any_engine=given["engine"] is None,

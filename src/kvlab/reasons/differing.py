@@ -77,9 +77,11 @@ def option(name: str, value: Value) -> str:
         return f"--share {value}GiB"
     if name in Ask.__struct_fields__:
         flag = name.replace("_", "-")
+        if value is None or (name == "swa_full" and value is False):  # --swa-full has no opposite
+            return f"without --{flag}"
         if isinstance(value, bool):
             return f"--{flag}" if value else f"--no-{flag}"
-        return f"without --{flag}" if value is None else f"--{flag} {_shown(value)}"
+        return f"--{flag} {_shown(value)}"
     return f"without --engine-arg {name}" if value in (None, False) else f"--engine-arg {name}={_shown(value)}"
 
 
