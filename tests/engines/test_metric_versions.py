@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from kvlab import engines
+from kvlab.core.errors import BadInput
 from kvlab.core.scrape import Reading
 
 
@@ -163,3 +164,23 @@ def test_lmdeploy_of_both_ages() -> None:
 def test_no_page_is_no_reading(engine: str) -> None:
     found = engines.reading(engine, {})
     assert (found.values, found.histograms, found.lines, found.pools) == ({}, {}, {}, {})
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("engine", "path", "page"),
+    [
+        ("llamacpp", "/slots", f'[{{"x": {DEEP}}}]'),
+        ("ollama", "/api/ps", f'{{"models": [{{"x": {DEEP}}}]}}'),
+        ("tensorrt-llm", "/metrics", f'[{{"x": {DEEP}}}]'),
+    ],
+)
+def test_a_page_that_is_nested_without_end_is_refused(engine: str, path: str, page: str) -> None:
+    with pytest.raises(BadInput, match=f"^{path} is not "):
+        engines.reading(engine, {path: page})
+
+
+def test_sglangs_page_about_itself_may_be_anything() -> None:
+    assert engines.reading("sglang", {"/server_info": f'{{"x": {DEEP}}}'}).values == {}

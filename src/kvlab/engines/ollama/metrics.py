@@ -28,7 +28,7 @@ def _more(pages: Mapping[str, str], _: Mapping[str, float]) -> dict[str, float]:
         return {}
     try:
         models = msgspec.json.decode(pages[_PATH], type=_Page).models or []
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise BadInput(f"{_PATH} is not Ollama's list of loaded models: {error}") from None
     if len(models) != 1:
         return {}

@@ -16,6 +16,7 @@ from kvlab.core.series import Series
 
 _LIVE = ("sglang:realtime_tokens_total",)
 _HITS = "prefix_hits_tokens_total"
+_CACHED = ("sglang:cached_tokens_total",)
 _SERIES = (
     # gauges of a pool or a scheduler: ranks of one group repeat them, groups add up
     Series("running", ("sglang:num_running_reqs",), across="pools"),
@@ -33,6 +34,11 @@ _SERIES = (
         ("sglang:num_retracted_requests_total", "sglang:total_retracted_reqs"),
         across="pools",
     ),
+    # HiCache: ranks repeat the tokens, and have bytes of their own
+    Series("host_tier_used_tokens", ("sglang:hicache_host_used_tokens",), across="pools"),
+    Series("host_tier_tokens", ("sglang:hicache_host_total_tokens",), across="smallest"),
+    Series("offload_loaded_bytes_total", ("sglang:load_back_bytes_total",)),
+    Series("offload_stored_bytes_total", ("sglang:hicache_backup_bytes_total",)),
     # counted as the batches run; the first token of a request is its prefill's
     Series("prefill_tokens_total", _LIVE, across="pools", only={"mode": "prefill_compute"}),
     Series("generation_tokens_total", _LIVE, across="pools", only={"mode": "decode"}),
@@ -40,7 +46,10 @@ _SERIES = (
     Series("generation_tokens_total", ("sglang:generation_tokens_total",)),
     Series("requests_total", ("sglang:num_requests_total",)),
     Series("prompt_tokens_total", ("sglang:prompt_tokens_total",)),
-    Series(_HITS, ("sglang:cached_tokens_total",)),
+    Series(_HITS, _CACHED),
+    # parts of the hits: "storage_" and its name, then "storage" for all of them
+    Series("host_hits_tokens_total", _CACHED, only={"cache_source": "host"}),
+    Series("storage_hits_tokens_total", _CACHED, only={"cache_source": "storage*"}),
     # the prompt counter includes what came from the cache
     Series("prefix_queries_tokens_total", ("sglang:prompt_tokens_total",), needs=_HITS),
 )
@@ -81,7 +90,7 @@ def _described(page: str | None) -> dict[str, float]:
     """Capacity as the server describes itself: it is there without metrics too."""
     try:
         info = msgspec.json.decode(page or "{}", type=_Info)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}
     limits = [state.effective_max_running_requests_per_dp for state in info.internal_states or ()]
     known = [limit for limit in limits if limit is not None]

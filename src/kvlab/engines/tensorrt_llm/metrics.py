@@ -35,6 +35,7 @@ _SERIES = (
     Series("prefix_queries_tokens_total", ("trtllm_prompt_tokens_total",), needs=_HITS),
     Series("offload_loaded_bytes_total", ("trtllm_kv_cache_onboard_bytes_total",)),
     Series("offload_stored_bytes_total", ("trtllm_kv_cache_offload_bytes_total",)),
+    Series("host_tier_used_ratio", ("trtllm_kv_cache_host_utilization",), across="largest"),
     Series("drafted_tokens_total", ("trtllm_spec_decode_num_draft_tokens_total",)),
     Series("accepted_tokens_total", ("trtllm_spec_decode_num_accepted_tokens_total",)),
 )
@@ -83,7 +84,7 @@ def _iterations(page: str) -> dict[str, float]:
     """The newest iteration of a saved /metrics page; an empty list says nothing."""
     try:
         rows = msgspec.json.decode(page, type=list[_Iteration])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise BadInput(f"/metrics is not trtllm-serve's list of iterations: {error}") from None
     if not rows:
         return {}
