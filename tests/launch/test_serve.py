@@ -76,7 +76,8 @@ def test_it_starts_checks_and_stops_everything(gemma: Path, tmp_path: Path) -> N
             assert other.stderr is not None
             assert "running 0" in other.stderr.readline()
             other.send_signal(signal.SIGINT)
-            said, _ = other.communicate(timeout=20)
+            said, errors = other.communicate(timeout=20)
+        assert f"{url} goes on" in errors
         seen = json.loads(said)
         assert (seen["engine"], seen["pid"], other.returncode) == ("llamacpp", None, 130)
         assert {row["name"]: row["seen"] for row in seen["check"]["rows"]}["n_ctx_slot"] == 1024

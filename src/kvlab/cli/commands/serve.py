@@ -177,7 +177,10 @@ def _stay(
 
     deliver(answer, as_json=options.json, output=options.output)
     with _status(pool_tokens(serving)) as tell:
-        watch(serving, server, tell, address=options.attach, log=log)
+        try:
+            watch(serving, server, tell, address=options.attach, log=log)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("" if server is not None else f"{serving.url} goes on") from None
     return answer
 
 
