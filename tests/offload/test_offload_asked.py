@@ -76,6 +76,15 @@ def test_a_model_with_states_needs_the_hybrid_manager() -> None:
         api.plan(GOLDEN / "configs" / "Qwen__Qwen3-Next-80B-A3B-Instruct.json", offload="lmcache", offload_gib=8)
 
 
+def test_a_multiple_of_several_pools_is_not_taken_for_nothing() -> None:
+    config = GOLDEN / "configs" / "Qwen__Qwen3-Next-80B-A3B-Instruct.json"
+    options: dict[str, Any] = {"engine": "sglang", "gpu": "h200-141gb", "tp": 2, "offload": "hicache"}
+    with pytest.raises(BadInput, match="several pools takes is not known; give --offload-gib"):
+        api.plan(config, **options)
+    (tier,) = api.plan(config, **options, offload_gib=40).tiers
+    assert (tier.bytes, tier.tokens) == (2 * 21 * 10**9, None)
+
+
 def test_sizes_are_those_of_the_whole_server(plan: Callable[..., Plan]) -> None:
     for options, flag in (
         ({"offload": "native", "offload_gib": 64}, ("--kv-offloading-size", "64")),

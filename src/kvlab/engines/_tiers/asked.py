@@ -32,8 +32,8 @@ def folder(ask: Ask) -> str:
     return ask.offload_dir or FOLDER
 
 
-def whole(size: int, ask: Ask) -> str:
-    """How a size of one replica becomes the server's, in words; "" with one replica."""
+def for_each_replica(ask: Ask) -> str:
+    """Words that a size is one replica's; "" with a single replica."""
     return f", for each of {ask.dp} replicas" if ask.dp > 1 else ""
 
 

@@ -7,11 +7,12 @@ max_local_cpu_size x 2^30 bytes; with latent attention the first rank alone stor
 from __future__ import annotations
 
 import os
+from typing import Literal
 
-from kvlab.core.plan import Ask, Flag
+from kvlab.core.plan import Ask, Expected, Flag
 from kvlab.core.tiers import Tier, held, number
 from kvlab.core.units import GIB
-from kvlab.engines._tiers.asked import disk_gib, folder, host_gib, ranks, requests
+from kvlab.engines._tiers.asked import disk_gib, exactly, folder, host_gib, printed_gib, ranks, requests
 
 FILE = "lmcache.yaml"
 ENVIRONMENT = {"LMCACHE_CONFIG_FILE": FILE, "PYTHONHASHSEED": "0"}
@@ -55,21 +56,22 @@ def text(ask: Ask, *, latent: bool) -> str:
 def tiers(ask: Ask, token_bytes: int | None, context: int, *, latent: bool) -> tuple[Tier, ...]:
     """Host memory, and disk where it was asked for. `token_bytes`: of one token on one rank; None: not known."""
     memory, disk = rank_gib(ask, latent=latent)
-    found = [_tier(ask, ("host", memory), token_bytes, context, latent=latent)]
+    sizes: tuple[tuple[Literal["host", "disk"], str], ...] = (("host", memory),)
     if ask.offload_disk_gib is not None:
-        found.append(_tier(ask, ("disk", disk), token_bytes, context, latent=latent))
-    return tuple(found)
+        sizes = (*sizes, ("disk", disk))
+    return tuple(_tier(ask, kind, size, token_bytes, context, latent=latent) for kind, size in sizes)
 
 
-def _tier(ask: Ask, size: tuple[str, str], token_bytes: int | None, context: int, *, latent: bool) -> Tier:
-    kind, gibibytes = size
+def _tier(
+    ask: Ask, kind: Literal["host", "disk"], gibibytes: str, token_bytes: int | None, context: int, *, latent: bool
+) -> Tier:
     share, each = storing(ask, latent=latent), int(float(gibibytes) * GIB)
     tokens = None if token_bytes is None else held(each, token_bytes * CHUNK, CHUNK)
     key = "max_local_cpu_size" if kind == "host" else "max_local_disk_size"
     who = "the first rank alone stores latents" if latent and share == 1 and ranks(ask) > 1 else "each rank has its own"
     return Tier(
         name="lmcache",
-        kind="host" if kind == "host" else "disk",
+        kind=kind,
         bytes=each * share * ask.dp,
         bytes_per_rank=each,
         tokens=tokens,
@@ -78,6 +80,12 @@ def _tier(ask: Ask, size: tuple[str, str], token_bytes: int | None, context: int
         flag=f"{key}: {gibibytes} in {FILE}",
         because=f"GiB of one rank: {who}; whole chunks of {CHUNK} tokens",
     )
+
+
+def expects(tiers: tuple[Tier, ...]) -> tuple[Expected, ...]:
+    """What the log states of LMCache's tiers, the host's first."""
+    names = {"host": "offload_rank_bytes", "disk": "offload_disk_rank_bytes"}
+    return tuple(exactly(names[tier.kind], tier.bytes_per_rank, "bytes", printed_gib(), tier.flag) for tier in tiers)
 
 
 def flag_of(name: str, value: str | None) -> Flag:

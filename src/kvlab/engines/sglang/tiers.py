@@ -6,16 +6,18 @@ the pools on the GPU are printed in GiB.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from msgspec.structs import replace
 
 from kvlab.core.engine import Carved, Deployment, Offloading, Tiered
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
-from kvlab.core.plan import Ask, Expected, Flag, Launch, LedgerLine
+from kvlab.core.plan import Ask, Capacity, Expected, Flag, Launch, LedgerLine
 from kvlab.core.tiers import GB, Tier, number
 from kvlab.core.units import GIB
 from kvlab.engines._tiers import lmcache
-from kvlab.engines._tiers.asked import disk_gib, exactly, folder, host_gib, need, printed_gib, ranks, requests
+from kvlab.engines._tiers.asked import disk_gib, exactly, folder, host_gib, need, ranks, requests
 from kvlab.engines.sglang.arguments import ratio
 from kvlab.engines.sglang.dtypes import layer_bytes, packed
 from kvlab.engines.sglang.parallel import attention_ranks, stages_of
@@ -74,23 +76,42 @@ def _ratio(ask: Ask) -> float:
     return ratio(ask, _RATIO_FLAG, 1e6) or RATIO
 
 
+class _Asked(NamedTuple):
+    """What HiCache is asked for, of each rank."""
+
+    tokens: int | None
+    """Before whole pages are made of them; None: what a token takes is not known."""
+    bytes: int
+    flag: str
+    unit: str
+
+
+def _asked(ask: Ask, capacity: Capacity | None, token_bytes: int | None) -> _Asked:
+    """A size, or by default a multiple of the tokens on the GPU. Raises BadInput where that multiple is not known."""
+    if ask.offload_gib is not None:
+        size = rank_gb(ask) * GB
+        tokens = size // token_bytes if token_bytes else None
+        return _Asked(tokens, size, f"--hicache-size {rank_gb(ask)}", "GB of 10^9 bytes")
+    if capacity is None:
+        raise BadInput("--offload hicache is sized by the pool on the GPU; give --offload-gib X, or --gpu NAME")
+    if token_bytes is None:
+        raise BadInput(
+            "--offload hicache: what a multiple of this model's several pools takes is not known; give --offload-gib X"
+        )
+    tokens = int(capacity.tokens * _ratio(ask))
+    flag = f"--{_RATIO_FLAG} {number(_ratio(ask))}"
+    return _Asked(tokens, tokens * token_bytes, flag, "tokens of the pool on the GPU")
+
+
 def _hicache(deployment: Deployment, carved: Carved, pools: Pools | None) -> Tiered:
     ask, capacity = deployment.ask, carved.capacity
     each = _token_bytes(deployment, pools, index=False) if pools is not None else None
-    wanted = None
-    if ask.offload_gib is not None:
-        wanted = rank_gb(ask) * GB // each if each else None
-    elif capacity is None:
-        raise BadInput("--offload hicache is sized by the pool on the GPU; give --offload-gib X, or --gpu NAME")
-    else:
-        wanted = int(capacity.tokens * _ratio(ask))
+    asked = _asked(ask, capacity, each)
     page = capacity.block_size if capacity is not None else pools.page if pools is not None else 1
-    tokens = None if wanted is None or each is None else (wanted // page + 1) * page
-    size = rank_gb(ask) * GB if ask.offload_gib is not None else 0
-    size = tokens * each if tokens is not None and each is not None else size
-    index = 0 if pools is None or tokens is None else tokens * _token_bytes(deployment, pools, index=True)
-    flag = f"--hicache-size {rank_gb(ask)}" if ask.offload_gib is not None else f"--{_RATIO_FLAG} {number(_ratio(ask))}"
-    unit = "GB of 10^9 bytes" if ask.offload_gib is not None else "tokens of the pool on the GPU"
+    tokens, size, index = None, asked.bytes, 0
+    if pools is not None and asked.tokens is not None and each is not None:
+        tokens = (asked.tokens // page + 1) * page
+        size, index = tokens * each, tokens * _token_bytes(deployment, pools, index=True)
     host = Tier(
         name="hicache",
         kind="host",
@@ -99,8 +120,8 @@ def _hicache(deployment: Deployment, carved: Carved, pools: Pools | None) -> Tie
         tokens=tokens,
         requests=requests(tokens, carved.context),
         granularity=page,
-        flag=flag,
-        because=f"in {unit}, of each of {ranks(ask) * ask.dp} ranks; whole pages of {page} tokens",
+        flag=asked.flag,
+        because=f"in {asked.unit}, of each of {ranks(ask) * ask.dp} ranks; whole pages of {page} tokens",
     )
     return Tiered(
         tiers=(host, *_disk(ask, each, page, carved.context)),
@@ -175,16 +196,12 @@ def _lmcache(deployment: Deployment, carved: Carved, pools: Pools | None) -> Tie
     ask = deployment.ask
     each = None if pools is None else _token_bytes(deployment, pools, index=False)
     tiers = lmcache.tiers(ask, each, carved.context, latent=False)
-    rows = [exactly("offload_rank_bytes", tiers[0].bytes_per_rank, "bytes", printed_gib(), tiers[0].flag)]
-    rows += [
-        exactly("offload_disk_rank_bytes", row.bytes_per_rank, "bytes", printed_gib(), row.flag) for row in tiers[1:]
-    ]
     doubts = []
     if each is None or any(deployment.layout.only("latent", "indexer")):
         text = "what LMCache stores of this cache in SGLang is not known: a rank may hold more or fewer tokens"
         doubts.append(Doubt("offload", text))
     needs = [need("tier_lmcache", tiers[0].bytes, f"{tiers[0].flag}, of each rank: pinned")]
-    return Tiered(tiers=tiers, needs=tuple(needs), expects=tuple(rows), doubts=tuple(doubts))
+    return Tiered(tiers=tiers, needs=tuple(needs), expects=lmcache.expects(tiers), doubts=tuple(doubts))
 
 
 def flags(ask: Ask) -> list[Flag]:

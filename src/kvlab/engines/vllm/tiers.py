@@ -14,7 +14,7 @@ from kvlab.core.plan import Ask, Expected, LedgerLine
 from kvlab.core.tiers import GB, Tier, held
 from kvlab.core.units import GIB, round_up
 from kvlab.engines._tiers import lmcache
-from kvlab.engines._tiers.asked import disk_gib, exactly, folder, need, printed_gib, ranks, requests, whole
+from kvlab.engines._tiers.asked import disk_gib, exactly, folder, for_each_replica, need, ranks, requests
 from kvlab.engines.vllm.carving import Carving, carving
 from kvlab.engines.vllm.connectors import MANAGER_SINCE, turns_manager_off
 from kvlab.engines.vllm.offload import MOONCAKE_FILE, STAGING, flag_gib, latent, segment
@@ -93,7 +93,7 @@ def _native(deployment: Deployment, plan: Carving) -> tuple[tuple[Tier, ...], tu
         granularity=per_block,
         shared=True,
         flag=f"--kv-offloading-size {flag_gib(ask)}",
-        because=f"GiB {how}{whole(size, ask)}, a region of /dev/shm; whole blocks of {per_block} tokens",
+        because=f"GiB {how}{for_each_replica(ask)}, a region of /dev/shm; whole blocks of {per_block} tokens",
     )
     found = [exactly("offload_size_bytes", given, "bytes", 0.5, "--kv-offloading-size")]
     if blocks is not None and chunk is not None:
@@ -128,11 +128,8 @@ def _native_disk(ask: Ask, plan: Carving, chunk: int | None) -> tuple[Tier, ...]
 def _lmcache(deployment: Deployment, plan: Carving) -> tuple[tuple[Tier, ...], tuple[Expected, ...]]:
     known = plan.dtype in _PLAIN and not any(deployment.layout.only("indexer")) and not deployment.layout.pooled
     tiers = lmcache.tiers(deployment.ask, plan.token_bytes if known else None, plan.context, latent=latent(deployment))
-    rows = [exactly("offload_rank_bytes", tiers[0].bytes_per_rank, "bytes", printed_gib(), tiers[0].flag)]
-    rows += [
-        exactly("offload_disk_rank_bytes", tier.bytes_per_rank, "bytes", printed_gib(), tier.flag) for tier in tiers[1:]
-    ]
-    return tiers, (*rows, exactly("offload_chunk", lmcache.CHUNK, "tokens", 0, f"chunk_size in {lmcache.FILE}"))
+    chunk = exactly("offload_chunk", lmcache.CHUNK, "tokens", 0, f"chunk_size in {lmcache.FILE}")
+    return tiers, (*lmcache.expects(tiers), chunk)
 
 
 def _mooncake(deployment: Deployment, plan: Carving) -> tuple[tuple[Tier, ...], tuple[Expected, ...]]:
