@@ -31,7 +31,7 @@ def _of(text: str) -> tuple[str, ...] | None:
     for branch in _branches(text):
         parts = _parts(branch)
         longest = max(parts.literals, key=len, default="")
-        choices = [(longest,)] if len(longest) >= SHORTEST else []
+        choices: list[tuple[str, ...]] = [(longest,)] if len(longest) >= SHORTEST else []
         choices += filter(None, map(_of, parts.groups))
         if not choices:
             return None
