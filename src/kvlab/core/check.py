@@ -18,9 +18,12 @@ _BUFFERS = (0.9, 2.0)
 """The same of llama.cpp's buffers: tensors that are not used are not loaded, repacked and tied ones stand twice."""
 _REFUSALS = ("request_bytes", "longest_request_tokens")
 """Numbers that an engine states only where it refuses to start."""
+_PRINTED = 0.005
+"""Half of the last digit of a size with two decimals."""
+_SINGLE = 2.0**-24
+"""llama.cpp divides sizes as single-precision floats before it prints them."""
 _CELLS = 256
 """llama.cpp rounds its cells up to this many."""
-
 
 Certainty = Literal["exact", "stated", "possible"]
 """Its arithmetic gives what the log prints, to the digit; a line states it; nothing speaks against it."""
@@ -172,22 +175,18 @@ def _weights(plan: Plan, observation: Observation) -> tuple[tuple[CheckRow, ...]
     return tuple(row(_expected_weights(seen, sizes), observation) for seen in said), ()
 
 
-def _expected_weights(seen: Seen, sizes: tuple[int, int, int]) -> Expected:
+def _expected_weights(seen: Seen, sizes: tuple[float, float, float]) -> Expected:
     """The plan's weights (bytes, low, high) as the statement `seen` should have them."""
     value, low, high = sizes
-    printed = (0.005 * GIB if "GiB" in seen.line else 0.005 * MIB) + value * 2.0**-24
     parts, because = _WEIGHTS[seen.name]
-    ends = (None, None) if parts is None and low == high else (low * (parts or (1, 1))[0], high * (parts or (1, 1))[1])
-    return Expected(
-        name=seen.name,
-        value=value,
-        unit="bytes",
-        kind="computed" if ends[0] is None else "estimated",
-        tolerance=printed if ends[0] is None or ends[1] is None else max(value - ends[0], ends[1] - value) + printed,
-        because=because,
-        low=ends[0],
-        high=ends[1],
-    )
+    printed = (_PRINTED * GIB if "GiB" in seen.line else _PRINTED * MIB) + value * _SINGLE
+    exact = Expected(name=seen.name, value=value, unit="bytes", kind="computed", tolerance=printed, because=because)
+    if parts is None and low == high:
+        return exact
+    least, most = parts or (1.0, 1.0)
+    low, high = low * least, high * most
+    spread = max(value - low, high - value)
+    return msgspec.structs.replace(exact, kind="estimated", tolerance=spread + printed, low=low, high=high)
 
 
 _WEIGHTS: dict[str, tuple[tuple[float, float] | None, str]] = {

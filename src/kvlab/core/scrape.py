@@ -13,7 +13,7 @@ import msgspec
 
 from kvlab.core.errors import BadInput
 
-MOST = float(1 << 60)
+_MOST = float(1 << 60)
 """Above any count, time or size that an engine states."""
 STARTED_AT = "started_at"
 """When the engine's process began, in seconds since 1970, where it says so."""
@@ -157,9 +157,18 @@ def _fallen(before: Mapping[str, float], after: Mapping[str, float]) -> list[str
     return [*words, *([STARTED_AT] if started > 1 else [])]
 
 
+def possible(value: float) -> bool:
+    """Whether a number can be a count, a time or a size: from 0 to 2^60."""
+    return 0 <= value <= _MOST
+
+
 def believed(values: Mapping[str, float]) -> dict[str, float]:
-    """The values that can be true: from 0 to 2^60, and ratios to 1. The others were not seen."""
-    return {word: value for word, value in values.items() if 0 <= value <= (_FULL if word.endswith("_ratio") else MOST)}
+    """The values that can be true: the possible ones, and of ratios those up to 1. The others were not seen."""
+    return {
+        word: value
+        for word, value in values.items()
+        if possible(value) and (value <= _FULL or not word.endswith("_ratio"))
+    }
 
 
 def window(first: Reading, last: Reading, seconds: float) -> Window:

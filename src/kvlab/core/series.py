@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from kvlab.core.exposition import Sample
-from kvlab.core.scrape import MOST, STARTED_AT, Histogram
+from kvlab.core.scrape import STARTED_AT, Histogram, possible
 
 Across = Literal["sum", "pools", "largest", "smallest"]
 """How label sets combine. "sum": they add up. "pools": ranks repeat their pool, so the largest of each pool is summed.
@@ -97,7 +97,7 @@ class Names:
         if one.label is not None:
             # "None" and an empty label state nothing; another engine's label may
             told = [value for value in told if not math.isnan(value)]
-        if not told or not all(map(true, told)):
+        if not told or not all(map(possible, told)):
             return None
         if one.across == "largest":
             return max(told)
@@ -124,16 +124,15 @@ class Names:
         for labels, buckets in sets.items():
             if not _holds(buckets) or not counted.get(labels, math.inf) >= buckets[math.inf]:
                 return None
-        all_bounds = {tuple(sorted(buckets)) for buckets in sets.values()}
-        if len(all_bounds) != 1:
+        common, *others = {tuple(sorted(buckets)) for buckets in sets.values()}
+        if others:
             return None
-        (bounds_of_all,) = all_bounds
         sums = {_but_bound(sample): sample.value for _, sample in self._rows.get(f"{name}_sum", ())}
         stated = [sums.get(labels, math.nan) for labels in sets]
         return Histogram(
-            bounds=bounds_of_all,
-            counts=tuple(math.fsum(buckets[bound] for buckets in sets.values()) for bound in bounds_of_all),
-            sum=math.fsum(stated) if all(map(true, stated)) else None,
+            bounds=common,
+            counts=tuple(math.fsum(buckets[bound] for buckets in sets.values()) for bound in common),
+            sum=math.fsum(stated) if all(map(possible, stated)) else None,
         )
 
 
@@ -166,11 +165,6 @@ def _only(keys: Iterable[tuple[str, ...]], given: tuple[bool, ...]) -> dict[tupl
     return found
 
 
-def true(value: float) -> bool:
-    """Whether a number can be a count, a time or a size: from 0 to 2^60."""
-    return 0 <= value <= MOST
-
-
 def _has(sample: Sample, labels: tuple[str, ...]) -> bool:
     return all(label in sample.labels for label in labels)
 
@@ -184,7 +178,7 @@ def _holds(buckets: Mapping[float, float]) -> bool:
     if math.inf not in buckets or not all(bound >= 0 for bound in buckets):
         return False
     counts = [buckets[bound] for bound in sorted(buckets)]
-    return all(map(true, counts)) and all(low <= high for low, high in pairwise(counts))
+    return all(map(possible, counts)) and all(low <= high for low, high in pairwise(counts))
 
 
 def _number(text: str, infinite: bool = False) -> float:

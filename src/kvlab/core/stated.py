@@ -54,7 +54,9 @@ def word(text: str) -> Value:
 def truth(text: str) -> Value:
     """True or False; a switch that is not given is False."""
     value = literal(text)
-    return value if isinstance(value, bool) else False if value is None else ABSENT
+    if value is None:
+        return False
+    return value if isinstance(value, bool) else ABSENT
 
 
 def reversed_truth(text: str) -> Value:
@@ -63,10 +65,19 @@ def reversed_truth(text: str) -> Value:
     return not value if isinstance(value, bool) else value
 
 
-def whole_number(text: str) -> Value:
-    """A number as the word that a flag takes; 0 is the same as none."""
+def flag_number(text: str) -> Value:
+    """A number, whole or not, as the word that a flag takes; 0 is the same as none."""
     value = literal(text)
-    return str(value) if isinstance(value, int | float) and value else ABSENT if isinstance(value, str) else None
+    if isinstance(value, str):
+        return ABSENT
+    return str(value) if value else None
+
+
+def last_part(text: str) -> Value:
+    """The last part of a model's path or Hub id: the folders before it are nobody's business."""
+    value = literal(text)
+    name = value.rstrip("/").rpartition("/")[2] if isinstance(value, str) else ""
+    return name or ABSENT
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True):

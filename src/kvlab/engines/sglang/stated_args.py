@@ -12,10 +12,11 @@ from kvlab.core.stated import (
     Named,
     StatedArgs,
     count,
+    flag_number,
+    last_part,
     reversed_truth,
     share,
     truth,
-    whole_number,
     word,
 )
 from kvlab.core.units import GIB
@@ -26,13 +27,8 @@ def _chunk(text: str) -> Value:
     return ABSENT if literal(text) == -1 else count(text)
 
 
-def _path(text: str) -> Value:
-    value = literal(text)
-    return str(value).rstrip("/").rpartition("/")[2] or ABSENT if isinstance(value, str) else ABSENT
-
-
 _NAMES = {
-    "model_path": Named("model", _path),
+    "model_path": Named("model", last_part),
     "context_length": Named("context", count),
     "mem_fraction_static": Named("util", share),
     "kv_cache_dtype": Named("kv_dtype", word),
@@ -44,19 +40,19 @@ _NAMES = {
     "max_running_requests": Named("max_num_seqs", count),
     "chunked_prefill_size": Named("max_num_batched_tokens", _chunk),
     "disable_radix_cache": Named("prefix_caching", reversed_truth),
-    "max_total_tokens": Named("max-total-tokens", whole_number),
+    "max_total_tokens": Named("max-total-tokens", flag_number),
     "speculative_algorithm": Named("speculative-algorithm", word),
-    "speculative_num_draft_tokens": Named("speculative-num-draft-tokens", whole_number),
+    "speculative_num_draft_tokens": Named("speculative-num-draft-tokens", flag_number),
     "enable_dp_attention": Named("enable-dp-attention", truth),
     "disable_cuda_graph": Named("disable-cuda-graph", truth),
-    "cuda_graph_max_bs": Named("cuda-graph-max-bs", whole_number),
-    "max_mamba_cache_size": Named("max-mamba-cache-size", whole_number),
+    "cuda_graph_max_bs": Named("cuda-graph-max-bs", flag_number),
+    "max_mamba_cache_size": Named("max-mamba-cache-size", flag_number),
     "mamba_ssm_dtype": Named("mamba-ssm-dtype", word),
-    "swa_full_tokens_ratio": Named("swa-full-tokens-ratio", whole_number),
+    "swa_full_tokens_ratio": Named("swa-full-tokens-ratio", flag_number),
     "disable_hybrid_swa_memory": Named("disable-hybrid-swa-memory", truth),
     "quantization": Named("quantization", word),
     "dtype": Named("dtype", word),
-    "cpu_offload_gb": Named("cpu-offload-gb", whole_number),
+    "cpu_offload_gb": Named("cpu-offload-gb", flag_number),
     "enable_lora": Named("enable-lora", truth),
 }
 

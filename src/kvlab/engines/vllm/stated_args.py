@@ -7,7 +7,18 @@ import re
 
 from kvlab.core.notation import literal, pairs
 from kvlab.core.observation import Observation, Said, Setting, Value
-from kvlab.core.stated import ABSENT, Arguments, Named, StatedArgs, count, share, truth, whole_number, word
+from kvlab.core.stated import (
+    ABSENT,
+    Arguments,
+    Named,
+    StatedArgs,
+    count,
+    flag_number,
+    last_part,
+    share,
+    truth,
+    word,
+)
 from kvlab.core.units import GIB
 
 _X = r"(-?\d+(?:\.\d+)?)"
@@ -40,12 +51,6 @@ def _gib(text: str) -> Value:
     return value / GIB if isinstance(value, int) else value
 
 
-def _path(text: str) -> Value:
-    """The last part of a model's path or Hub id: the folders before it are nobody's business."""
-    value = literal(text)
-    return str(value).rstrip("/").rpartition("/")[2] or ABSENT if isinstance(value, str) else ABSENT
-
-
 _RANKS = {
     "tensor_parallel_size": Named("tp", count),
     "pipeline_parallel_size": Named("pp", count),
@@ -54,7 +59,7 @@ _RANKS = {
 }
 _GIVEN = {
     **_RANKS,
-    "model": Named("model", _path),
+    "model": Named("model", last_part),
     "max_model_len": Named("context", count),
     "gpu_memory_utilization": Named("util", share),
     "kv_cache_dtype": Named("kv_dtype", word),
@@ -66,7 +71,7 @@ _GIVEN = {
     "mamba_cache_mode": Named("mamba_cache_mode", word),
     "mamba_cache_dtype": Named("mamba-cache-dtype", word),
     "mamba_ssm_cache_dtype": Named("mamba-ssm-cache-dtype", word),
-    "num_gpu_blocks_override": Named("num-gpu-blocks-override", whole_number),
+    "num_gpu_blocks_override": Named("num-gpu-blocks-override", flag_number),
     "speculative_config": Named("speculative-config", _speculation),
     "disable_hybrid_kv_cache_manager": Named("disable-hybrid-kv-cache-manager", truth),
     "kv_transfer_config": Named("kv-transfer-config", _connector),
@@ -74,7 +79,7 @@ _GIVEN = {
     "async_scheduling": Named("async-scheduling", truth),
     "dtype": Named("dtype", word),
     "quantization": Named("quantization", word),
-    "cpu_offload_gb": Named("cpu-offload-gb", whole_number),
+    "cpu_offload_gb": Named("cpu-offload-gb", flag_number),
     "enable_lora": Named("enable-lora", truth),
     "language_model_only": Named("language-model-only", truth),
     "performance_mode": Named("performance-mode", word),
