@@ -13,14 +13,16 @@ _LARGE = 0.2
 
 
 def explained(case: Case, code: str, change: float, text: str, *, stated: bool = False) -> Reason | None:
-    """The reason by which the pool is larger by `change` bytes; None when it accounts for little of the difference."""
+    """The cause `code`, which makes the pool larger by `change` bytes; None when that is little of the difference.
+
+    `stated`: whether a line says so, and it counts although it is more than the difference.
+    """
     off = case.pool_off()
     if off is None or change * off <= 0 or abs(change) < _LARGE * abs(off):
         return None
     exact = abs(change - off) <= _PRINTED
-    name = {"gpu_memory": "other_process", "cuda_graphs": "graphs_counted"}.get(code, code)
     if not exact and not stated and abs(change) > 2 * abs(off):
         return None  # more than the difference: something else made up for it
-    return Reason(
-        code=name, text=text, certainty="exact" if exact else "stated", explains=case.after("pool") if exact else ()
-    )
+    if exact:
+        return Reason(code=code, text=text, certainty="exact", explains=case.after("pool"))
+    return Reason(code=code, text=text, certainty="stated")

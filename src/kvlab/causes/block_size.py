@@ -17,9 +17,10 @@ def _guesses(case: Case) -> tuple[Guess, ...]:
         return ()
     if seen is not None and not isinstance(seen.value, str):
         size = int(seen.value)
-        text = f"the log states blocks of {size} tokens, the plan has {capacity.block_size}: plan with"
-        changes = Guess(changes={"block_size": size}, text=f"{text} --block-size {size}", stated=True)
-        return () if size == capacity.block_size else (changes,)
+        if size == capacity.block_size:
+            return ()
+        text = f"the log states blocks of {size} tokens, the plan has {capacity.block_size}: plan with --block-size"
+        return (Guess(changes={"block_size": size}, text=f"{text} {size}", stated=True),)
     return tuple(
         Guess(
             changes={"block_size": size},

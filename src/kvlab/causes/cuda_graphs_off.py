@@ -1,4 +1,4 @@
-"""CUDA graphs are switched otherwise than planned.
+"""CUDA graphs are on or off, unlike in the plan.
 
 Seen: enforce_eager or disable_cuda_graph in the engine's arguments. Without graphs their memory goes to the pool.
 """

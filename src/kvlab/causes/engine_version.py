@@ -1,4 +1,4 @@
-"""The engine is of another release.
+"""The log is from another release of the engine.
 
 Seen: the version that the log names is not the plan's, or, without one, numbers that an older release gives. The line
 of the tokens has changed its meaning: with groups of layers, vLLM up to 0.20 prints the blocks of one group, later

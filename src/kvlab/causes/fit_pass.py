@@ -14,13 +14,12 @@ def _test(case: Case) -> Reason | None:
     fitted, cells = case.observation.hint("fitted_context"), case.observation.get("n_ctx")
     if fitted is None or cells is None or fitted.value != cells.value or case.row("n_ctx") is None:
         return None
-    text = f"llama.cpp's fit pass cut the context to {float(fitted.value):,.0f} tokens, since more does not fit: give"
-    return Reason(
-        code="fit_pass",
-        text=f"{text} -c {float(fitted.value):.0f}, or free memory",
-        certainty="stated",
-        explains=("n_ctx",),
+    tokens = float(fitted.value)
+    text = (
+        f"llama.cpp's fit pass cut the context to {tokens:,.0f} tokens, since more does not fit: plan with --context"
+        f" {tokens:.0f}, or free memory"
     )
+    return Reason(code="fit_pass", text=text, certainty="stated", explains=("n_ctx",))
 
 
 CAUSE = Cause(engines=("llamacpp", "ollama"), test=_test)

@@ -1,6 +1,6 @@
 """CUDA graphs are taken out of the pool.
 
-Seen: "Estimated CUDA graph memory" in vLLM's log, and a pool that is smaller by what it states and the plan does not.
+Seen: "Estimated CUDA graph memory" in vLLM's log, and a pool that is smaller by what that line has more than the plan.
 vLLM counts graphs since 0.20 (its own line says 0.21); releases before that leave them room beside the pool.
 """
 
@@ -19,7 +19,7 @@ def _test(case: Case) -> Reason | None:
     more = seen.value - planned
     held = f"{gib(planned)} planned" if planned else "none planned"
     text = f"the log takes {gib(seen.value)} of CUDA graphs out of the pool, {held}"
-    return explained(case, "cuda_graphs", -more, text)
+    return explained(case, "graphs_counted", -more, text)
 
 
 CAUSE = Cause(engines=("vllm",), test=_test, taught=True)

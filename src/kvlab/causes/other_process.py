@@ -23,10 +23,10 @@ def _held(case: Case) -> tuple[float, str] | None:
     held = whole - free.value - (case.planned("others") or 0)
     if held <= _OWN or (case.pool_off() or 0) >= 0:
         return None
-    text = (
+    return held, (
         f"{gib(free.value)} of the GPU's {gib(whole)} were free at the start: another process held {gib(held)}, or it"
+        f" is a smaller GPU; stop that process, or plan beside it with --share {held / GIB:.1f}GiB"
     )
-    return held, f"{text} is a smaller GPU; stop that process, or plan beside it with --share {held / GIB:.1f}GiB"
 
 
 def _guesses(case: Case) -> tuple[Guess, ...]:
@@ -39,7 +39,7 @@ def _guesses(case: Case) -> tuple[Guess, ...]:
 
 def _test(case: Case) -> Reason | None:
     found = _held(case)
-    return None if found is None else explained(case, "gpu_memory", -found[0], found[1], stated=True)
+    return None if found is None else explained(case, "other_process", -found[0], found[1], stated=True)
 
 
 CAUSE = Cause(test=_test, guesses=_guesses)

@@ -12,6 +12,8 @@ from kvlab.core.follows import parts
 from kvlab.core.units import gib
 
 _KNOWN = ("pool", "gpu_memory", "left_free", "others", "calibration")
+_REST = 0.2
+"""Share of a pool's difference that must be left unstated before the estimate is named."""
 
 
 def _test(case: Case) -> Reason | None:
@@ -24,7 +26,7 @@ def _test(case: Case) -> Reason | None:
         if line.kind == "estimated" and line.name not in (*_KNOWN, *stated)
     ]
     rest = off - sum(stated.values())
-    if not lines or abs(rest) < 0.2 * abs(off):
+    if not lines or abs(rest) < _REST * abs(off):
         return None
     text = (
         f"what the log does not state apart ({', '.join(lines)}) took {gib(abs(rest))} {'less' if rest > 0 else 'more'}"

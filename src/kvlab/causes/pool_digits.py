@@ -1,6 +1,6 @@
 """The pool is known to the digits that the log prints.
 
-Seen: tokens that a pool gives whose bytes are printed alike: one of 46.8 GiB may be five hundredths more or less.
+Seen: the tokens are those of a pool that rounds to the printed one: "46.80 GiB" may be 0.005 GiB more or less.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ def _guesses(case: Case) -> tuple[Guess, ...]:
     stated = stated_pool(case.observation)
     if stated is None or case.pool_off() is not None:
         return ()
-    text = f"the pool is printed as {gib(stated[0])}, and one that is printed so holds as many"
+    text = f"the log prints the pool as {gib(stated[0])}, and a pool that rounds to that gives the log's numbers"
     return (Guess(changes={}, text=text, stated=True),)
 
 

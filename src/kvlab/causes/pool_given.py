@@ -17,12 +17,12 @@ def _guesses(case: Case) -> tuple[Guess, ...]:
         return ()
     size = stated[0] / GIB
     if case.plan.ask.pool_gib is not None:
-        text = f"the plan takes a pool of {case.plan.ask.pool_gib:g} GiB as given, the log has {size:.4g}: plan with"
-        return (Guess(changes={"pool_gib": size}, text=f"{text} --pool-gib {size:.4g}", stated=True),)
-    if case.observation.given_pool is None:
+        text = f"the plan takes a pool of {case.plan.ask.pool_gib:g} GiB as given, the log has {size:.4g}"
+    elif case.observation.given_pool is not None:
+        text = f"the log's pool of {size:.4g} GiB was given to the engine"
+    else:
         return ()
-    text = f"the log's pool of {size:.4g} GiB was given to the engine: plan with --pool-gib {size:.4g}"
-    return (Guess(changes={"pool_gib": size}, text=text, stated=True),)
+    return (Guess(changes={"pool_gib": size}, text=f"{text}: plan with --pool-gib {size:.4g}", stated=True),)
 
 
 CAUSE = Cause(settings=("pool_gib",), guesses=_guesses)

@@ -1,4 +1,4 @@
-"""Prefix caching is switched otherwise than planned.
+"""Prefix caching is on or off, unlike in the plan.
 
 Seen: enable_prefix_caching or disable_radix_cache in the engine's arguments. On models with recurrent layers it decides
 how many states a request keeps, and how large a block is.

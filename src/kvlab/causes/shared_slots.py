@@ -1,4 +1,4 @@
-"""The slots share one cache, or each has its own, otherwise than planned.
+"""The slots share one cache, or each has its own, unlike in the plan.
 
 Seen: kv_unified in llama-server's log. One cache for all slots lets a single request have all of the context.
 """

@@ -1,4 +1,4 @@
-"""Recurrent states are kept in another dtype, or in other numbers.
+"""Recurrent states are kept in another dtype, or there are more or fewer of them.
 
 Seen: mamba_cache_dtype, mamba_ssm_cache_dtype or max_mamba_cache_size in the engine's arguments.
 """
