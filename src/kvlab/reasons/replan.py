@@ -42,6 +42,7 @@ def alike(planned: Value, seen: Value) -> bool:
 
 
 def _plain(value: Value) -> object:
+    """A value by which settings compare: 0 is a switch that is off, and 1 one that is on."""
     if value in (None, False, "auto", "", "false", "False"):
         return None
     if value in (True, "true", "True"):
@@ -156,22 +157,23 @@ class Replanner:
         again = self._made(ask)
         if again is None:
             return None
-        if self._pool is not None and any(line.name == POOL for line in again.ledger):
-            size, named = self._pool
-            rounding = _PRINTED * len(named)
-            if ask.pool_gib is not None and abs(ask.pool_gib - size / GIB) <= rounding:
-                given = compare(again, self._observation).rows
-                if all(row.verdict != "differs" for row in given):
-                    return given  # the one that was given, to the byte
-            ends = [
-                self._made(msgspec.structs.replace(ask, pool_gib=max(1e-6, size / GIB + end)))
-                for end in (0.0, -rounding, rounding)
-            ]
-            if ends[0] is not None:
-                others = [end.expects for end in ends[1:] if end is not None]
-                rows = tuple(_within(row, others) for row in ends[0].expects if row.name not in named)
-                pool = tuple(row for row in again.expects if row.name in named)
-                again = msgspec.structs.replace(again, expects=(*pool, *rows))
+        if self._pool is None or all(line.name != POOL for line in again.ledger):
+            return compare(again, self._observation).rows
+        size, named = self._pool
+        rounding = _PRINTED * len(named)
+        if ask.pool_gib is not None and abs(ask.pool_gib - size / GIB) <= rounding:
+            given = compare(again, self._observation).rows
+            if all(row.verdict != "differs" for row in given):
+                return given  # the one that was given, to the byte
+        printed, *ends = [
+            self._made(msgspec.structs.replace(ask, pool_gib=max(1e-6, size / GIB + end)))
+            for end in (0.0, -rounding, rounding)
+        ]
+        if printed is not None:
+            others = [end.expects for end in ends if end is not None]
+            rows = tuple(_within(row, others) for row in printed.expects if row.name not in named)
+            pool = tuple(row for row in again.expects if row.name in named)
+            again = msgspec.structs.replace(again, expects=(*pool, *rows))
         return compare(again, self._observation).rows
 
 
@@ -185,7 +187,7 @@ def _within(row: Expected, others: list[tuple[Expected, ...]]) -> Expected:
     if isinstance(value, str):
         return row
     found = [item.value for end in others for item in end if item.name == row.name and not isinstance(item.value, str)]
-    low, high = min(value, *found, value), max(value, *found, value)
+    low, high = min([value, *found]), max([value, *found])
     if low == high:
         return row
     spread = max(high - value, value - low)

@@ -17,7 +17,8 @@ from kvlab.reasons.differing import Differing, differing, option, told
 from kvlab.reasons.replan import Replanner, alike
 
 _DIGITS = 0.02
-_SURE = ("exact", "stated", "possible")
+"""Width of a row's range, as a part of it, that the unprinted digits of a pool can make; an estimate's is wider."""
+_SUREST_FIRST = ("exact", "stated", "possible")
 
 
 class _Try(NamedTuple):
@@ -51,7 +52,7 @@ class Search:
             reasons, left = self._guessed(self._case(left), reasons, left)
         known = {reason.code for reason in reasons}
         reasons += [reason for reason in self._tested(self._case(left)) if reason.code not in known]
-        reasons.sort(key=lambda reason: (_SURE.index(reason.certainty), -len(reason.explains)))
+        reasons.sort(key=lambda reason: (_SUREST_FIRST.index(reason.certainty), -len(reason.explains)))
         explained = {name for reason in reasons for name in reason.explains}
         if self.again is None and self.differing:
             self.remarks.append(f"the plan was not made again with the log's settings: {missing}")
@@ -76,31 +77,35 @@ class Search:
 
     def _stated(self) -> tuple[list[Reason], set[str]]:
         """Reasons that a line states, and the names of the rows that they leave unexplained."""
-        left = set(self.names)
         if self.again is None:
             # What one of the two leaves to the engine's default may well be what the other states.
             both = [item for item in self.settings if item.planned is not None and item.setting.value is not None]
-            said = [item for item in both if item.code != "engine_version"]
-            return [self._unproven(item) for item in said], left
+            return [self._unproven(item) for item in both if item.code != "engine_version"], set(self.names)
         useful = [item for item in self.settings if self.again.rows(_changes([item])) is not None]
-        every = self._agreeing(_changes(useful))
-        needed = list(useful) if every else []
-        for item in useful:
-            others = [other for other in needed if other is not item]
-            without = self._agreeing(_changes(others))
-            if item in needed and (without >= every or len(without) > len(every)):
-                needed, every = others, without
-        self.needed = needed
-        whole = bool(needed) and self._whole(_changes(needed))
-        reasons = [self._reason(item, whole) for item in needed]
+        self.needed = self._fewest(useful) if self._agreeing(_changes(useful)) else []
+        needed = _changes(self.needed)
+        whole = bool(needed) and self._whole(needed)
+        reasons = [self._reason(item, whole) for item in self.needed]
         if whole:
-            self._with_that(_changes(needed))
-        named = {item.code for item in needed}
-        left -= every if needed else set()
+            self._with_that(needed)
+        left = set(self.names)
+        if needed:
+            left -= self._agreeing(needed)
+        named = {item.code for item in self.needed}
         others = [item for item in self.settings if item.code not in named]
         reasons += [self._possible(item) for item in others if self._counts(item)]
         reasons += [self._short(item) for item in others if left and item in useful and self._moves(item, left)]
         return reasons, left
+
+    def _fewest(self, useful: list[Differing]) -> list[Differing]:
+        """The settings without those that make no further row agree, or keep rows from agreeing."""
+        needed = useful
+        for item in useful:
+            others = [other for other in needed if other is not item]
+            agreeing, without = self._agreeing(_changes(needed)), self._agreeing(_changes(others))
+            if without >= agreeing or len(without) > len(agreeing):
+                needed = others
+        return needed
 
     def _moves(self, item: Differing, left: set[str]) -> bool:
         """Whether a setting changes what is planned of a row that is not explained."""
@@ -172,21 +177,11 @@ class Search:
 
     def _guessed(self, case: Case, reasons: list[Reason], left: set[str]) -> tuple[list[Reason], set[str]]:
         """Settings that no line states and that give the printed numbers, on top of those that one does."""
-        stated = _changes(self.needed)
-        found: list[_Try] = []
-        for code, cause in self._causes():
-            for guess in (cause.guesses(case) if cause.guesses else ())[:GUESSES]:
-                changes = {**stated, **guess.changes}
-                gained = self._agreeing(changes) - (self._agreeing(stated) if stated else set())
-                # What only lies within the range of an estimate is no evidence where no line says so.
-                known = guess.stated or self._sharp(changes, gained)
-                if gained and known and not self._worse(changes, stated):
-                    found.append(_Try(code, guess, gained))
-        best = _best(found)
+        best = _best(self._tries(case))
         if not best:
             return reasons, left
         alone = len({item.code for item in best}) == 1
-        changes = {**stated, **best[0].guess.changes}
+        changes = {**_changes(self.needed), **best[0].guess.changes}
         sharp = self._sharp(changes, best[0].gained)
         if alone and self._whole(changes):
             if changes:
@@ -202,6 +197,21 @@ class Search:
             for item in (best[:1] if alone else best)
         ]
         return [*reasons, *guessed], left - best[0].gained
+
+    def _tries(self, case: Case) -> list[_Try]:
+        """The guesses with which further rows agree, and none that agreed differs."""
+        stated = _changes(self.needed)
+        before = self._agreeing(stated) if stated else set()
+        found: list[_Try] = []
+        for code, cause in self._causes():
+            for guess in (cause.guesses(case) if cause.guesses else ())[:GUESSES]:
+                changes = {**stated, **guess.changes}
+                gained = self._agreeing(changes) - before
+                # What only lies within the range of an estimate is no evidence where no line says so.
+                known = guess.stated or self._sharp(changes, gained)
+                if gained and known and not self._worse(changes, stated):
+                    found.append(_Try(code, guess, gained))
+        return found
 
     def _worse(self, changes: Changes, stated: Changes) -> bool:
         """Whether a row that agreed differs with these changes."""
