@@ -108,7 +108,9 @@ REFUSALS = {
     "context_larger_than_pool": (
         "ValueError: SWA pool (1368 tokens) cannot hold even one request: the prefill admission floor is ...",
     ),
-    "host_tier_too_large": ("ValueError: Not enough host memory available. Requesting 100.00 GB but only have 51.20 GB free.",),
+    "host_tier_too_large": (
+        "ValueError: Not enough host memory available. Requesting 100.00 GB but only have 51.20 GB free.",
+    ),
     "unbalanced_memory": (
         "ValueError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes. ",
     ),
