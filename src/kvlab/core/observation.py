@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -115,23 +115,21 @@ def excerpt(line: str, match: re.Match[str]) -> str:
     return f"{line[:_AROUND].lstrip()} ... {line[begin:end].strip()} ..."
 
 
-def read_lines(lines: Iterable[str], said: tuple[Said, ...]) -> list[Seen]:
-    """Every statement in `lines` that a pattern of `said` matches, in order, with its line number from 1.
+def read_line(line: str, number: int, said: tuple[Said, ...]) -> list[Seen]:
+    """Every statement in line `number` of a log (from 1) that a pattern of `said` matches, in the order of `said`.
 
-    A line may hold several: two ranks that write at once put their records into one.
+    One pattern may match several times: two ranks that write at once put their records into one line.
     """
     found = []
-    quick = _quick(said)
-    for number, line in enumerate(lines, 1):
-        for at in sorted({at for literal, held in quick if literal in line for at in held}):
-            item = said[at]
-            for match in item.pattern.finditer(line):
-                text = match.group(1).rstrip(",")
-                value = text if item.unit == "word" else _amount(text, item.scale)
-                if value is not None and _ends(line, match):
-                    said_in = excerpt(line, match)
-                    seen = Seen(name=item.name, value=value, unit=item.unit, line=said_in, line_number=number)
-                    found.append(seen)
+    for at in sorted({at for literal, held in _quick(said) if literal in line for at in held}):
+        item = said[at]
+        for match in item.pattern.finditer(line):
+            text = match.group(1).rstrip(",")
+            value = text if item.unit == "word" else _amount(text, item.scale)
+            if value is not None and _ends(line, match):
+                said_in = excerpt(line, match)
+                seen = Seen(name=item.name, value=value, unit=item.unit, line=said_in, line_number=number)
+                found.append(seen)
     return found
 
 

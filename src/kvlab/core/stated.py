@@ -10,7 +10,7 @@ import msgspec
 
 from kvlab.core.needles import needles
 from kvlab.core.notation import literal, pairs
-from kvlab.core.observation import Observation, Said, Seen, Setting, Value, read_lines
+from kvlab.core.observation import Observation, Said, Seen, Setting, Value, read_line
 
 if TYPE_CHECKING:
     from kvlab.core.plan import Ask, Plan
@@ -136,9 +136,7 @@ class Listener:
         for item in self._part.lists:
             if match := item.pattern.search(line):
                 self._list(item, line, number, match)
-        self._told += [
-            msgspec.structs.replace(seen, line_number=number) for seen in read_lines([line], self._part.told)
-        ]
+        self._told += read_line(line, number, self._part.told)
 
     def _list(self, item: Arguments, line: str, number: int, match: re.Match[str]) -> None:
         found = pairs(line, match.end())

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 
-import msgspec
-
-from kvlab.core.observation import Said, Seen, patterns_in, read_lines
+from kvlab.core.observation import Said, Seen, patterns_in, read_line
 from kvlab.core.units import MIB
 
 _N = r"(\d{1,12})"
@@ -211,7 +209,7 @@ def _first(match: re.Match[str]) -> float:
 
 def stated(number: int, line: str) -> list[Seen]:
     """What one line says beside the caches."""
-    return [msgspec.structs.replace(found, line_number=number) for found in read_lines([line], SAID)]
+    return read_line(line, number, SAID)
 
 
 OURS = re.compile(

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from msgspec.structs import replace
-
 from kvlab.core.engine import LogReader
-from kvlab.core.observation import Observation, Seen, patterns_in, read_lines
+from kvlab.core.observation import Observation, Seen, patterns_in, read_line
 from kvlab.engines._llama.lines import CACHE_LINES, GATHERED, OURS, SAID, Caches, stated
 from kvlab.engines.llamacpp import tier_lines
 
@@ -26,7 +24,7 @@ def _read(lines: Iterable[str]) -> Observation:
         if not caches.measuring:
             seen += stated(number, line)
             # Said with every request: the last statement of each.
-            tier |= {found.name: replace(found, line_number=number) for found in read_lines([line], tier_lines.SAID)}
+            tier |= {found.name: found for found in read_line(line, number, tier_lines.SAID)}
     return Observation(engine="llamacpp", version=version, seen=(*seen, *caches.said(), *tier.values()))
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-import msgspec
-
 from kvlab.core.engine import LogReader
-from kvlab.core.observation import Observation, Said, Seen, patterns_in, read_lines
+from kvlab.core.observation import Observation, Said, Seen, patterns_in, read_line
 from kvlab.core.units import MIB
 
 _X = r"(\d+(?:\.\d+)?)"
@@ -54,19 +52,19 @@ def _read(lines: Iterable[str]) -> Observation:
     for number, line in enumerate(lines, 1):
         if building := _BUILDING.search(line):
             draft = building.group(1) is not None
-        found = read_lines([line], _SAID)
+        found = read_line(line, number, _SAID)
         block = next((float(item.value) for item in found if item.name == "block_size"), block)
         found += _tokens(found, block)
         config = _CONFIG.search(line)
         if config is not None and not draft:  # a draft's cache has a config of its own
-            found += _of_config(line)
-        seen += [msgspec.structs.replace(item, line_number=number) for item in found]
+            found += _of_config(line, number)
+        seen += found
     return Observation(engine="lmdeploy", seen=tuple(seen))
 
 
-def _of_config(line: str) -> list[Seen]:
+def _of_config(line: str, number: int) -> list[Seen]:
     """The PyTorch engine's cache; its tokens are the blocks times their size, both on this line."""
-    found = read_lines([line], _OF_CONFIG)
+    found = read_line(line, number, _OF_CONFIG)
     block = next((float(item.value) for item in found if item.name == "block_size"), None)
     return found + _tokens(found, block)
 
@@ -77,7 +75,7 @@ def _tokens(found: list[Seen], block: float | None) -> list[Seen]:
     if block is None or blocks is None:
         return []
     tokens = float(blocks.value) * block
-    return [Seen(name="kv_tokens", value=tokens, unit="tokens", line=blocks.line)]
+    return [Seen(name="kv_tokens", value=tokens, unit="tokens", line=blocks.line, line_number=blocks.line_number)]
 
 
 LOG = LogReader(

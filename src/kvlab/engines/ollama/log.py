@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from kvlab.core.engine import LogReader
-from kvlab.core.observation import Observation, Said, Seen, patterns_in, read_lines
+from kvlab.core.observation import Observation, Said, Seen, patterns_in, read_line
 from kvlab.core.units import GIB, KIB, MIB
 from kvlab.engines._llama.lines import CACHE_LINES, GATHERED, SAID, Caches, stated
 
@@ -89,27 +89,31 @@ def _read(lines: Iterable[str]) -> Observation:
         if _CHILD.search(line):
             child.start(line)
         child.add(number, line)
-        found = read_lines([line], _OWN) + _sizes(line)
         if size := _DEVICE.search(line):
             name = _NAMES[size.group(1)]
             devices[name, size.group(2)] = _sized(name, line, size.group(3), size.group(4), number)
-        if total := _TOTAL.search(line):
-            found.append(_sized("total_bytes", line, total.group(1), total.group(2)))
+        total = _TOTAL.search(line)
         if total or _CHILD.search(line):
             seen += _summed(devices)
             devices = {}
-        seen += [msgspec.structs.replace(item, line_number=number) for item in found]
+        seen += read_line(line, number, _OWN) + _sizes(line, number)
+        if total:
+            seen.append(_sized("total_bytes", line, total.group(1), total.group(2), number))
     seen += _summed(devices)
     return Observation(engine="ollama", version=version, seen=(*seen, *child.said()))
 
 
-def _sizes(line: str) -> list[Seen]:
+def _sizes(line: str, line_number: int) -> list[Seen]:
     """Sizes that Ollama prints with a unit of their own."""
     named = (("kv_estimate_bytes", _ESTIMATE), ("vram_bytes", _VRAM))
-    return [_sized(name, line, match[1], match[2]) for name, pattern in named if (match := pattern.search(line))]
+    return [
+        _sized(name, line, match[1], match[2], line_number)
+        for name, pattern in named
+        if (match := pattern.search(line))
+    ]
 
 
-def _sized(name: str, line: str, number: str, unit: str, line_number: int | None = None) -> Seen:
+def _sized(name: str, line: str, number: str, unit: str, line_number: int) -> Seen:
     size = float(number) * _UNITS.get(unit, 1)
     return Seen(name=name, value=size, unit="bytes", line=line.strip(), line_number=line_number)
 

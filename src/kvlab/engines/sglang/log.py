@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kvlab.core.engine import LogReader
-from kvlab.core.observation import Observation, Seen, patterns_in, read_lines
+from kvlab.core.observation import Observation, Seen, patterns_in, read_line
 from kvlab.core.units import GIB
 from kvlab.engines.sglang.lines import (
     ALL,
@@ -154,9 +154,9 @@ class _Reader:
             self.finish()
         start = self.start
         start.rank(rank).loaded += LOADING.search(line) is not None
-        for item in read_lines([line], ALL):
+        for item in read_line(line, number, ALL):
             if item.name != "free_before_load_bytes" or start.rank(rank).loaded == 1:  # a draft finds the target there
-                start.put(_numbered(item, number))
+                start.put(item)
         if found := allocations(line, number):
             start.rank(rank).add(found, anew=POST_CAPTURE in line)
         if POOLS_END.search(line):
@@ -190,10 +190,6 @@ def _records(line: str) -> list[str]:
     """A line's records: two ranks that write at once may put theirs into one."""
     begins = [match.start() for match in RANK.finditer(line)][1:]
     return [line[begin:end] for begin, end in zip((0, *begins), (*begins, None), strict=True)] if begins else [line]
-
-
-def _numbered(item: Seen, number: int) -> Seen:
-    return Seen(name=item.name, value=item.value, unit=item.unit, line=item.line, line_number=number)
 
 
 def _count(name: str, value: float, unit: str, line: str, number: int) -> Seen:

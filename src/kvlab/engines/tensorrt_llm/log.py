@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from kvlab.core.engine import LogReader
-from kvlab.core.observation import Observation, Said, Seen, patterns_in, read_lines
+from kvlab.core.observation import Observation, Said, Seen, patterns_in, read_line
 from kvlab.core.units import GIB, MIB
 
 _X = r"(\d+(?:\.\d+)?)"
@@ -74,7 +74,7 @@ def _read(lines: Iterable[str]) -> Observation:
     for number, line in enumerate(lines, 1):
         if stated := _VERSION.search(line):
             version = stated.group(1)
-        found = [msgspec.structs.replace(item, line_number=number) for item in read_lines([line], _SAID)]
+        found = read_line(line, number, _SAID)
         window = next((f"{item.value:.0f}" for item in found if item.name == "window"), None)
         of_cache += [(window, item) for item in found]
         if any(item.name == "kv_tokens" for item in found):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from kvlab.core.engine import LogReader
-from kvlab.core.observation import Observation, Said, Seen, patterns_in, read_lines
+from kvlab.core.observation import Observation, Said, Seen, patterns_in, read_line
 from kvlab.core.units import GIB
 from kvlab.engines.vllm import tier_lines
 
@@ -133,8 +133,8 @@ def _read(lines: Iterable[str]) -> Observation:
         plain = _COLOUR.sub("", line)
         if stated := _VERSION.search(plain):
             version = next(group for group in stated.groups() if group)
-        for item in read_lines([plain], _SAID):
-            _add(seen, Seen(name=item.name, value=item.value, unit=item.unit, line=item.line, line_number=number))
+        for item in read_line(plain, number, _SAID):
+            _add(seen, item)
         for item in _served(plain, number):
             before = served.get(item.name)
             if before is None or float(item.value) > float(before.value):
