@@ -30,11 +30,13 @@ from typing import Any, NamedTuple
 
 from kvlab import engines
 from kvlab.core.errors import KvlabError
+from kvlab.core.units import GIB, MIB
 from kvlab.observe import read_log
 from log_table import folder, index
 
-UNITS = {"B": 1, "MB": 2**20, "MiB": 2**20, "GB": 2**30, "GiB": 2**30}
-CLOSE, SECONDS, MIB, GIB = 0.0001, 300.0, 2.0**20, 2.0**30
+UNITS = {"B": 1, "MB": MIB, "MiB": MIB, "GB": GIB, "GiB": GIB}
+"""As the engines print them: none of their sizes is decimal."""
+CLOSE, SECONDS = 0.0001, 300.0
 QUANTITIES = ("tokens", "concurrency", "cache", "weights")
 Answer = dict[str, float | None]
 

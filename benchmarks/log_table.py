@@ -96,7 +96,7 @@ def document() -> str:
         "<!-- written by benchmarks/log_table.py; a test holds it to the golden logs -->",
         "",
         "R: read in a log that somebody else recorded. H: in a log of an engine that ran here. i: in an imitation, the",
-        "message as that release writes it. Empty: no golden log of that version states it, or that version does not.",
+        "message as that release writes it. Empty: no golden log of that version states it; the version itself may.",
         "A date stands for a version that the log does not name. Golden logs are under `tests/golden`, where",
         "`logs.jsonl` in each engine's folder says what a person reads in each; `tests/engines/test_golden_logs.py`",
         "compares.",

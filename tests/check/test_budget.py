@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -116,19 +117,28 @@ def test_adapters_and_drafts_are_named_where_no_plan_counts_them(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("args", "more", "words"),
+    ("pool", "args", "more", "words"),
     [
-        ("{'gpu_memory_utilization': 0.8}", (), "the log's --gpu-memory-utilization is 0.8"),
-        ("{'kv_cache_memory_bytes': 4294967296}", (), "--kv-cache-memory-bytes"),
-        (None, ("Initial free memory: 40.00 GiB",), "another process held"),
+        (
+            lambda: line(planned(util=0.8), "pool"),
+            "{'gpu_memory_utilization': 0.8}",
+            (),
+            "the log's --gpu-memory-utilization is 0.8",
+        ),
+        (lambda: 4.0, "{'kv_cache_memory_bytes': 4294967296}", (), "--kv-cache-memory-bytes"),
+        (
+            lambda: line(planned(), "pool") - 39,
+            None,
+            ("Initial free memory: 40.00 GiB",),
+            "another process held",
+        ),
     ],
 )
 def test_a_start_of_something_else_teaches_nothing(
-    tmp_path: Path, kept: Path, args: str | None, more: tuple[str, ...], words: str
+    tmp_path: Path, kept: Path, pool: Callable[[], float], args: str | None, more: tuple[str, ...], words: str
 ) -> None:
-    pool = line(planned(util=0.8), "pool") if args and "0.8" in args else 4.0 if args else line(planned(), "pool") - 39
     with pytest.raises(BadInput, match=r"not learned, since the log is not of a start of this plan: ") as refusal:
-        api.check(log(tmp_path, pool, *more, args=args), plan=planned(), learn=True, source=QWEN)
+        api.check(log(tmp_path, pool(), *more, args=args), plan=planned(), learn=True, source=QWEN)
     assert words in str(refusal.value)
     assert not kept.exists()
 

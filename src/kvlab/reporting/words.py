@@ -51,6 +51,11 @@ _SIGNS: Final[Mapping[str, str]] = {
     "no difference seen": "=",
     "inconclusive": "?",
 }
+_CERTAINTIES: Final[Mapping[str, str]] = {
+    "exact": "explains it exactly",
+    "stated": "the log says so",
+    "possible": "possible",
+}
 
 
 def plain(text: str) -> str:
@@ -137,9 +142,6 @@ def seconds_interval(interval: Interval) -> str:
 def times_interval(interval: Interval) -> str:
     """A ratio with its interval: "41x (39x to 44x)"."""
     return f"{interval.value:.3g}x ({interval.low:.3g}x to {interval.high:.3g}x)"
-
-
-_CERTAINTIES = {"exact": "explains it exactly", "stated": "the log says so", "possible": "possible"}
 
 
 def times(count: float) -> str:
