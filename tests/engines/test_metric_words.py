@@ -27,7 +27,7 @@ def test_a_word_without_a_meaning_is_refused() -> None:
 def test_names_are_the_engines_own(metrics: MetricMap) -> None:
     names = [name for series in metrics.series for name in (*series.names, *series.plus)]
     names += [name for older in metrics.histograms.values() for name in older]
-    assert all(name.startswith(metrics.prefix) for name in names)
+    assert all(name.startswith((metrics.prefix, *metrics.beside)) for name in names)
     stated = {*names, *(series.label for series in metrics.series)}
     assert metrics.versions.keys() <= stated, "a release is stated of a name that nothing reads"
     words = [(series.word, series.names, tuple(series.only)) for series in metrics.series]

@@ -48,6 +48,9 @@ def test_vllm_after_all_requests() -> None:
         "prefix_hits_tokens_total": 22_848,
         "external_queries_tokens_total": 0,
         "external_hits_tokens_total": 0,
+        "host_hits_tokens_total": 0,
+        "storage_hits_tokens_total": 0,
+        "peer_hits_tokens_total": 0,
     }
     assert found.pools == {}
 

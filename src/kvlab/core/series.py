@@ -31,7 +31,7 @@ class Series(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     across: Across = "sum"
     only: Mapping[str, str] = {}
-    """Labels that a sample must have."""
+    """Labels that a sample must have; a value that ends with * stands for all that begin so."""
     label: str | None = None
     """The number is this label of the sample, not its value."""
     plus: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class Names:
 
     def _selected(self, name: str, only: Mapping[str, str]) -> list[tuple[str, Sample]]:
         rows = self._rows.get(name, [])
-        return [row for row in rows if only.items() <= row[1].labels.items()] if only else rows
+        return [row for row in rows if _chosen(row[1].labels, only)] if only else rows
 
     def _combined(self, one: Series, samples: list[Sample]) -> float | None:
         """None when there is no sample, or one that cannot be true."""
@@ -163,6 +163,14 @@ def _only(keys: Iterable[tuple[str, ...]], given: tuple[bool, ...]) -> dict[tupl
         part = tuple(compress(key, given))
         found[part] = None if part in found else key
     return found
+
+
+def _chosen(labels: Mapping[str, str], only: Mapping[str, str]) -> bool:
+    """Whether a sample's labels are those that are asked for."""
+    return all(
+        labels.get(label, "").startswith(value[:-1]) if value.endswith("*") else labels.get(label) == value
+        for label, value in only.items()
+    )
 
 
 def _has(sample: Sample, labels: tuple[str, ...]) -> bool:

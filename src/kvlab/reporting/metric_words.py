@@ -13,7 +13,8 @@ release has names of its own; kvlab knows one word for each quantity. A word who
 unknown, never zero, and so is one whose number cannot be true (not a number, below zero, above 2^60, a ratio above 1).
 
 What the names were held against: vLLM 0.32 and llama-server ran here; scrapes of vLLM (2024, 2025) and SGLang (early
-2025, 0.5.17) were recorded by others; the names of LMDeploy and TensorRT-LLM are those of their source alone.
+2025, 0.5.17) were recorded by others; the names of LMDeploy and TensorRT-LLM are those of their source alone. Those of
+tiers were written by the metric classes of vLLM 0.32, SGLang 0.5.17 and 0.5.23, and LMCache 0.5.6: no GPU ran them.
 
 How label sets combine: requests and counters are those of the whole server. `kv_used_ratio` is that of the fullest
 pool, and capacity is that of the smallest, because they are not to be multiplied: where a server has several pools
@@ -41,22 +42,33 @@ What misleads, whoever reads it:
 - llama-server's `prompt_tokens_total` leaves cached tokens out. Reading its page resets its two averages, so one
   reader only. It has no gauge of the cache: the tokens of working slots are counted instead.
 - TensorRT-LLM's `/metrics` is JSON that whoever reads it empties; kvlab asks `/prometheus/metrics`.
+- Tiers. vLLM's `host_tier_used_ratio` is what transfers and hits hold at the moment: 0 is an idle tier, not an empty
+  one, and stores are refused at 1. vLLM leaves what a tier held out of `prefix_hits_tokens_total` and counts it in
+  `external_hits_tokens_total`; SGLang has one counter for all, so there the hits of a tier are a part of it (with their
+  tier since 0.5.9). `external_queries_tokens_total` counts prompts that were never seen before, too.
+- LMCache in vLLM's processes writes `lmcache:` series to vLLM's page. `lookup_hit_rate` and the other rates are of its
+  last interval and are not read. Every rank counts a hit, so they are not added up. `lmcache server`, a Mooncake master
+  (port 9003) and the stores behind them have pages of their own, which kvlab does not ask; hits in them show here.
+- llama-server's prompt cache in host memory (`--cache-ram`) has no metric: its log states it.
 - Ollama has no metrics page at all; TGI's has neither the cache nor prefix hits, and no word is read from it.
 """
 _KINDS = {
     "Gauges": (
         *("running", "waiting", "waiting_capacity", "waiting_deferred", "kv_used_ratio", "kv_used_tokens"),
-        *("kv_free_tokens", "kv_evictable_tokens", "started_at"),
+        *("kv_free_tokens", "kv_evictable_tokens", "host_tier_used_ratio", "host_tier_used_tokens"),
+        *("host_tier_used_bytes", "storage_tier_used_bytes", "started_at"),
     ),
     "Capacity": (
         *("kv_tokens", "max_concurrency", "num_gpu_blocks", "kv_usable_blocks", "block_size", "max_running_requests"),
-        *("slots", "n_ctx_slot", "loaded_bytes", "loaded_gpu_bytes"),
+        *("slots", "n_ctx_slot", "host_tier_tokens", "host_tier_bytes", "loaded_bytes", "loaded_gpu_bytes"),
     ),
     "Counters": (
         *("preemptions_total", "requests_total", "prompt_tokens_total", "prefill_tokens_total"),
         *("generation_tokens_total", "prefix_queries_tokens_total", "prefix_hits_tokens_total"),
-        *("external_queries_tokens_total", "external_hits_tokens_total", "offload_loaded_bytes_total"),
-        *("offload_stored_bytes_total", "drafted_tokens_total", "accepted_tokens_total", "prefill_seconds_total"),
+        *("external_queries_tokens_total", "external_hits_tokens_total", "host_hits_tokens_total"),
+        *("storage_hits_tokens_total", "peer_hits_tokens_total", "offload_loaded_bytes_total"),
+        *("offload_stored_bytes_total", "offload_loading_seconds_total", "offload_storing_seconds_total"),
+        *("offload_refused_total", "drafted_tokens_total", "accepted_tokens_total", "prefill_seconds_total"),
         "decode_seconds_total",
     ),
     "Histograms": (
@@ -73,6 +85,10 @@ _MEANING = {
     "kv_used_tokens": "tokens that requests hold, all pools",
     "kv_free_tokens": "tokens that nobody holds",
     "kv_evictable_tokens": "tokens that only the prefix cache holds",
+    "host_tier_used_ratio": "share of the tier in host memory that is in use as the engine counts it, the fullest's",
+    "host_tier_used_tokens": "tokens in the tier in host memory, all pools",
+    "host_tier_used_bytes": "bytes of the tier in host memory, all ranks",
+    "storage_tier_used_bytes": "bytes of the tier on a disk, all ranks",
     "started_at": "when the process began, in seconds since 1970",
     "kv_tokens": "tokens that the cache holds",
     "max_concurrency": "requests of the full context that fit",
@@ -82,6 +98,8 @@ _MEANING = {
     "max_running_requests": "requests that the scheduler runs together",
     "slots": "requests that the server works on together",
     "n_ctx_slot": "tokens that one request may hold",
+    "host_tier_tokens": "tokens that the tier in host memory holds",
+    "host_tier_bytes": "bytes of the tier in host memory, all ranks of one engine",
     "loaded_bytes": "the loaded model and its cache",
     "loaded_gpu_bytes": "the part of it on GPUs",
     "preemptions_total": "running requests sent back to the queue",
@@ -92,9 +110,15 @@ _MEANING = {
     "prefix_queries_tokens_total": "prompt tokens looked up in the prefix cache",
     "prefix_hits_tokens_total": "those found",
     "external_queries_tokens_total": "prompt tokens looked up beyond the GPU",
-    "external_hits_tokens_total": "those found",
+    "external_hits_tokens_total": "those found, where `prefix_hits_tokens_total` leaves them out",
+    "host_hits_tokens_total": "prompt tokens found in host memory",
+    "storage_hits_tokens_total": "prompt tokens found on a disk or in a store",
+    "peer_hits_tokens_total": "prompt tokens found in another instance's cache",
     "offload_loaded_bytes_total": "cache brought back to the GPU, in bytes",
     "offload_stored_bytes_total": "cache moved off the GPU, in bytes",
+    "offload_loading_seconds_total": "time that bringing it back took, transfers added up",
+    "offload_storing_seconds_total": "time that moving it off took, transfers added up",
+    "offload_refused_total": "stores for which the tier had no room",
     "drafted_tokens_total": "tokens that a draft proposed",
     "accepted_tokens_total": "those that the model took",
     "prefill_seconds_total": "time spent on prompts",

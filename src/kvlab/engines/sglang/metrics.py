@@ -116,6 +116,10 @@ METRICS = MetricMap(
         "max_running_requests": "/server_info effective_max_running_requests_per_dp, of all ranks",
     },
     versions={
+        "sglang:hicache_host_used_tokens": "0.5.10+",
+        "sglang:hicache_host_total_tokens": "0.5.10+",
+        "sglang:load_back_bytes_total": "0.5.18+",
+        "sglang:hicache_backup_bytes_total": "0.5.18+",
         "sglang:kv_used_tokens": "after 0.5.6",
         "sglang:kv_available_tokens": "after 0.5.6",
         "sglang:kv_evictable_tokens": "after 0.5.6",
