@@ -8,7 +8,7 @@ from kvlab import engines
 from kvlab.core.engine import Carved, Deployment, Offloading, Tiered
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
-from kvlab.core.plan import Ask, LedgerLine
+from kvlab.core.plan import Ask, LedgerLine, computed
 from kvlab.core.units import GIB, size
 
 _MOST_GIB = 1e7
@@ -75,9 +75,13 @@ def _host(
     if on_cpu:
         held = [_taken(line) for line in ledger if line.bytes < 0]
         pool = carved.capacity.pool_bytes if carved.capacity is not None else 0
-        needs = (*(line for line in held if line.name != "left_free"), _line("pool", pool, "the cache itself"), *needs)
+        needs = (
+            *(line for line in held if line.name != "left_free"),
+            computed("pool", pool, "the cache itself"),
+            *needs,
+        )
     whole = sum(line.bytes for line in needs)
-    lines = [*needs, _line("host_needed", whole, f"the lines above, {_BESIDE}")]
+    lines = [*needs, computed("host_needed", whole, f"the lines above, {_BESIDE}")]
     if has is not None:
         lines += _left(round(has * GIB), whole, "what the server may use of the machine's memory (--host-gib)")
     elif on_cpu and gpu is not None:
@@ -91,8 +95,8 @@ def _taken(line: LedgerLine) -> LedgerLine:
 
 
 def _left(memory: int, whole: int, because: str) -> list[LedgerLine]:
-    left = _line("host_left", memory - whole, "what that leaves for processes and for reading weights")
-    return [_line("host_memory", memory, because), left]
+    left = computed("host_left", memory - whole, "what that leaves for processes and for reading weights")
+    return [computed("host_memory", memory, because), left]
 
 
 def _too_little(lines: tuple[LedgerLine, ...]) -> str | None:
@@ -105,7 +109,3 @@ def _too_little(lines: tuple[LedgerLine, ...]) -> str | None:
         f"the server takes {size(needed)} of the machine's memory, {_BESIDE}, and it has {size(memory)}: lower"
         " --offload-gib, or name a machine with more"
     )
-
-
-def _line(name: str, amount: int, because: str) -> LedgerLine:
-    return LedgerLine(name=name, bytes=amount, kind="computed", low=amount, high=amount, because=because)

@@ -115,6 +115,11 @@ class LedgerLine(msgspec.Struct, frozen=True, kw_only=True):
     because: str
 
 
+def computed(name: str, size: int, because: str) -> LedgerLine:
+    """A line of `size` bytes that arithmetic gives, with nothing estimated."""
+    return LedgerLine(name=name, bytes=size, kind="computed", low=size, high=size, because=because)
+
+
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
     """What the pool holds. `tokens` and `max_concurrency` are the numbers that the engine itself prints."""
 

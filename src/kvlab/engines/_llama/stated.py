@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvlab.core.layout import Layout, Row
 from kvlab.core.model import Model
-from kvlab.core.plan import Ask, Expected, LedgerLine
+from kvlab.core.plan import Ask, Expected, LedgerLine, computed
 from kvlab.core.units import MIB
 from kvlab.engines._llama.cells import (
     F32_BYTES,
@@ -64,7 +64,7 @@ def cache_lines(layout: Layout, shape: Cells, storage: Types) -> list[LedgerLine
             if waiting := tail_bytes(rows, shape.slots):
                 size += waiting
                 because += ", and what waits to be compressed in f32"
-        lines.append(exact(f"kv_{name}", size, because))
+        lines.append(computed(f"kv_{name}", size, because))
     return lines
 
 
@@ -75,7 +75,7 @@ def buffers(model: Model, shape: Cells) -> list[LedgerLine]:
     low = shape.ubatch * model.hidden * F32_BYTES * 8
     high = shape.ubatch * model.vocab * F32_BYTES + low
     return [
-        exact("output_buffer", _output_bytes(model, shape), f"{shape.slots} slots x {model.vocab:,} logits x 4 B"),
+        computed("output_buffer", _output_bytes(model, shape), f"{shape.slots} slots x {model.vocab:,} logits x 4 B"),
         LedgerLine(
             name="compute_buffer",
             bytes=round((low * high) ** 0.5),
@@ -89,11 +89,6 @@ def buffers(model: Model, shape: Cells) -> list[LedgerLine]:
 
 def _output_bytes(model: Model, shape: Cells) -> int:
     return shape.slots * (model.vocab or 0) * F32_BYTES
-
-
-def exact(name: str, size: int, because: str) -> LedgerLine:
-    """A computed line of the ledger."""
-    return LedgerLine(name=name, bytes=size, kind="computed", low=size, high=size, because=because)
 
 
 def expects(model: Model, layout: Layout, shape: Cells, storage: Types) -> list[Expected]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvlab.core.errors import BadInput
-from kvlab.core.plan import Ask, Expected, LedgerLine
+from kvlab.core.plan import Ask, Expected
 from kvlab.core.units import GIB
 
 FOLDER = "kv-offload"
@@ -35,11 +35,6 @@ def folder(ask: Ask) -> str:
 def for_each_replica(ask: Ask) -> str:
     """Words that a size is one replica's; "" with a single replica."""
     return f", for each of {ask.dp} replicas" if ask.dp > 1 else ""
-
-
-def need(name: str, size: int, because: str) -> LedgerLine:
-    """A computed amount of the machine's memory."""
-    return LedgerLine(name=name, bytes=size, kind="computed", low=size, high=size, because=because)
 
 
 def exactly(name: str, value: float, unit: str, tolerance: float, because: str) -> Expected:

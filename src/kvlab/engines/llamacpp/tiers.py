@@ -8,10 +8,10 @@ from __future__ import annotations
 from kvlab.core.engine import Carved, Deployment, Offloading, Tiered
 from kvlab.core.errors import BadInput, shortened
 from kvlab.core.model import Doubt
-from kvlab.core.plan import Ask, Flag
+from kvlab.core.plan import Ask, Flag, computed
 from kvlab.core.tiers import Tier
 from kvlab.core.units import MIB, size
-from kvlab.engines._tiers.asked import exactly, need, requests
+from kvlab.engines._tiers.asked import exactly, requests
 from kvlab.engines.llamacpp import ENGINE
 from kvlab.engines.llamacpp.versions import build
 
@@ -73,7 +73,7 @@ def _tiers(deployment: Deployment, carved: Carved) -> Tiered:
     expects = []
     if asked is not None:
         expects.append(exactly("offload_size_bytes", tier.bytes, "bytes", 0.5 * MIB, "--cache-ram, in whole MiB"))
-    needs = need("tier_cache_ram", tier.bytes, f"{tier.flag}: up to {size(tier.bytes)}{default}")
+    needs = computed("tier_cache_ram", tier.bytes, f"{tier.flag}: up to {size(tier.bytes)}{default}")
     return Tiered(tiers=(tier,), needs=(needs,), expects=tuple(expects))
 
 

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from kvlab.core.engine import Carved, Deployment, Offloading, Tiered
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
-from kvlab.core.plan import Ask, Capacity, Expected, Flag, Launch, LedgerLine
+from kvlab.core.plan import Ask, Capacity, Expected, Flag, Launch, LedgerLine, computed
 from kvlab.core.tiers import GB, Tier, number
 from kvlab.core.units import GIB
 from kvlab.engines._tiers import lmcache
-from kvlab.engines._tiers.asked import disk_gib, exactly, folder, host_gib, need, ranks, requests
+from kvlab.engines._tiers.asked import disk_gib, exactly, folder, host_gib, ranks, requests
 from kvlab.engines.sglang.arguments import ratio
 from kvlab.engines.sglang.dtypes import layer_bytes, packed
 from kvlab.engines.sglang.parallel import attention_ranks, stages_of
@@ -152,7 +152,7 @@ def _disk(ask: Ask, each: int | None, page: int, context: int) -> tuple[Tier, ..
 
 def _needs(tier: Tier) -> list[LedgerLine]:
     because = "HiCache refuses to start unless this much more is free"
-    return [need(f"tier_{tier.name}", tier.bytes, f"{tier.flag}: pinned"), need("reserve", _RESERVE, because)]
+    return [computed(f"tier_{tier.name}", tier.bytes, f"{tier.flag}: pinned"), computed("reserve", _RESERVE, because)]
 
 
 def _expects(deployment: Deployment, tokens: int | None, sizes: tuple[int, int], page: int) -> tuple[Expected, ...]:
@@ -200,7 +200,7 @@ def _lmcache(deployment: Deployment, carved: Carved, pools: Pools | None) -> Tie
     if each is None or any(deployment.layout.only("latent", "indexer")):
         text = "what LMCache stores of this cache in SGLang is not known: a rank may hold more or fewer tokens"
         doubts.append(Doubt("offload", text))
-    needs = [need("tier_lmcache", tiers[0].bytes, f"{tiers[0].flag}, of each rank: pinned")]
+    needs = [computed("tier_lmcache", tiers[0].bytes, f"{tiers[0].flag}, of each rank: pinned")]
     return Tiered(tiers=tiers, needs=tuple(needs), expects=lmcache.expects(tiers), doubts=tuple(doubts))
 
 

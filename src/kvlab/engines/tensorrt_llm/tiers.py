@@ -8,10 +8,10 @@ from __future__ import annotations
 from kvlab.core.engine import Carved, Deployment, Offloading, Tiered
 from kvlab.core.errors import BadInput, shortened
 from kvlab.core.model import Doubt
-from kvlab.core.plan import Ask, Flag
+from kvlab.core.plan import Ask, Flag, computed
 from kvlab.core.tiers import Tier, held
 from kvlab.core.units import GIB
-from kvlab.engines._tiers.asked import exactly, host_gib, need, ranks, requests
+from kvlab.engines._tiers.asked import exactly, host_gib, ranks, requests
 from kvlab.engines.tensorrt_llm.arguments import flag_name
 
 FLAG = "kv_cache_config.host_cache_size"
@@ -56,7 +56,7 @@ def _tiers(deployment: Deployment, carved: Carved) -> Tiered:
     else:
         because = f"{size:,} bytes over the {per_token * block:,} of a block"
         expects.append(exactly("host_blocks", tokens // block, "blocks", 0.5, because))
-    needs = need("tier_host", tier.bytes, f"{FLAG} of each rank: pinned")
+    needs = computed("tier_host", tier.bytes, f"{FLAG} of each rank: pinned")
     return Tiered(tiers=(tier,), needs=(needs,), expects=tuple(expects), doubts=tuple(doubts))
 
 

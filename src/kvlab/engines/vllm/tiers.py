@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from kvlab.core.engine import Carved, Deployment, Offloading, Tiered
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
-from kvlab.core.plan import Ask, Expected, LedgerLine
+from kvlab.core.plan import Ask, Expected, LedgerLine, computed
 from kvlab.core.tiers import GB, Tier, held
 from kvlab.core.units import GIB, round_up
 from kvlab.engines._tiers import lmcache
-from kvlab.engines._tiers.asked import disk_gib, exactly, folder, for_each_replica, need, ranks, requests
+from kvlab.engines._tiers.asked import disk_gib, exactly, folder, for_each_replica, ranks, requests
 from kvlab.engines.vllm.carving import Carving, carving
 from kvlab.engines.vllm.connectors import MANAGER_SINCE, turns_manager_off
 from kvlab.engines.vllm.offload import MOONCAKE_FILE, STAGING, flag_gib, latent, segment
@@ -155,13 +155,13 @@ _OF = {"native": _native, "lmcache": _lmcache, "mooncake": _mooncake}
 
 def _needs(ask: Ask, tiers: tuple[Tier, ...]) -> list[LedgerLine]:
     found = [
-        need(f"tier_{tier.name}", tier.bytes, f"{tier.flag}: pinned where the driver lets it be")
+        computed(f"tier_{tier.name}", tier.bytes, f"{tier.flag}: pinned where the driver lets it be")
         for tier in tiers
         if tier.kind != "disk"
     ]
     if ask.offload == "mooncake":
         size = STAGING * ranks(ask) * ask.dp
-        found.append(need("mooncake_buffers", size, f"local_buffer_size of {ranks(ask) * ask.dp} ranks"))
+        found.append(computed("mooncake_buffers", size, f"local_buffer_size of {ranks(ask) * ask.dp} ranks"))
     return found
 
 
