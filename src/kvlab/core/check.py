@@ -18,6 +18,8 @@ _BUFFERS = (0.9, 2.0)
 """The same of llama.cpp's buffers: tensors that are not used are not loaded, repacked and tied ones stand twice."""
 _REFUSALS = ("request_bytes", "longest_request_tokens")
 """Numbers that an engine states only where it refuses to start."""
+SERVER_RUNS = "the server runs with"
+"""How a remark begins that explains rows by the server's context."""
 _PRINTED = 0.005
 """Half of the last digit of a size with two decimals."""
 _SINGLE = 2.0**-24
@@ -208,7 +210,7 @@ def _one_cause(plan: Plan, rows: tuple[CheckRow, ...]) -> tuple[tuple[CheckRow, 
     setting = flags[-1] if flags else "the context"
     differing = [row for row in rows if row.verdict == "differs"]
     ours = [row for row in differing if _follows(row, seen / planned)]
-    reason = f"the server runs with {setting} {seen:.0f}, not {planned:.0f}"
+    reason = f"{SERVER_RUNS} {setting} {seen:.0f}, not {planned:.0f}"
     told = tuple(msgspec.structs.replace(row, likely_because=reason) if row in ours else row for row in rows)
     if len(ours) == len(differing):
         what = (

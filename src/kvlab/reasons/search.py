@@ -9,7 +9,7 @@ import msgspec
 
 from kvlab import causes, engines
 from kvlab.core.cause import GUESSES, Case, Cause, Changes, Guess
-from kvlab.core.check import Check, CheckRow, Reason
+from kvlab.core.check import SERVER_RUNS, Check, CheckRow, Reason
 from kvlab.core.follows import follows, pool_off, stated_pool
 from kvlab.core.observation import Observation, Value
 from kvlab.core.plan import Plan
@@ -58,8 +58,9 @@ class Search:
             self.remarks.append(f"the plan was not made again with the log's settings: {missing}")
         if not reasons or self.names - explained:
             self.remarks += self._untold(reasons, explained)
-        kept = [] if explained else [remark for remark in self.found.remarks if "server runs with" in remark]
-        others = [remark for remark in self.found.remarks if "server runs with" not in remark]
+        of_context = [remark for remark in self.found.remarks if remark.startswith(SERVER_RUNS)]
+        others = [remark for remark in self.found.remarks if remark not in of_context]
+        kept = [] if explained else of_context
         rows = tuple(self._row(row, reasons) for row in self.found.rows)
         return msgspec.structs.replace(
             self.found, rows=rows, causes=tuple(reasons), remarks=(*kept, *self.remarks, *others)
@@ -159,7 +160,7 @@ class Search:
         return any(name in rows and _narrow(rows[name]) for name in names)
 
     def _unproven(self, item: Differing) -> Reason:
-        ours = [row.name for row in self.differing if item.code == "context" and "server runs" in _because(row)]
+        ours = [row.name for row in self.differing if item.code == "context" and _because(row).startswith(SERVER_RUNS)]
         return Reason(code=item.code, text=told(item), certainty="stated", explains=tuple(ours))
 
     def _possible(self, item: Differing) -> Reason:

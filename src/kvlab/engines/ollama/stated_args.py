@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from kvlab.core.observation import Observation, Setting
 from kvlab.core.stated import StatedArgs
 from kvlab.engines._llama import settings
@@ -14,12 +16,11 @@ def _derived(observation: Observation) -> tuple[Setting, ...]:
     found = []
     for item in settings.derived(observation):
         if item.name == "context" and isinstance(item.value, int):
-            found.append(Setting(name="context", flag="num_ctx", value=item.value // count, line=item.line))
+            found.append(replace(item, flag="num_ctx", value=item.value // count))
         elif item.name in ("parallel", "ubatch"):
             found.append(item)
         elif item.name == "kv_dtype_k":
-            word = "OLLAMA_KV_CACHE_TYPE"
-            found.append(Setting(name="kv_dtype", flag=word, value=item.value, line=item.line))
+            found.append(replace(item, name="kv_dtype", flag="OLLAMA_KV_CACHE_TYPE"))
     return tuple(found)
 
 
