@@ -174,7 +174,8 @@ def test_the_machine_must_have_what_the_tier_takes() -> None:
     large = planned("Qwen__Qwen3-8B", **options, host_gib=128)
     assert not any(doubt.key == "host-gib" for doubt in large.doubts)
     lines = {line.name: line.bytes for line in large.host}
-    assert lines["host_memory"] - lines["host_needed"] == lines["host_left"]
+    # a block of 2.25 MiB, less than which is lost of the 64 GiB
+    assert 64 * GIB <= lines["host_left"] < 64 * GIB + 9 * MIB // 4
     hicache = planned("Qwen__Qwen3-8B", engine="sglang", gpu="h100-80gb", offload="hicache", offload_gib=64)
     assert {line.name: line.bytes for line in hicache.host}["reserve"] == 10 * GIB
 

@@ -34,6 +34,11 @@ def parse_tokens(text: str, what: str) -> int:
     return tokens
 
 
+def counted(count: int, noun: str) -> str:
+    """A count with its noun: "1 token", "16 tokens"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def gib(amount: float) -> str:
     """Bytes as "4.78 GiB"."""
     return f"{amount / GIB:,.2f} GiB"

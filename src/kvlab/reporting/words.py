@@ -14,6 +14,7 @@ from kvlab.core.performance import USELESS
 from kvlab.core.plan import EngineId
 from kvlab.core.quality import Interval
 from kvlab.core.record import PoolPeak
+from kvlab.core.units import counted as counted
 from kvlab.core.units import seconds, size
 from kvlab.core.vllm_result import LATENCIES
 
@@ -220,11 +221,6 @@ def metric_with_unit(name: str, unit: str) -> str:
 def bare(value: float | str | None, unit: str) -> str:
     """A value without its unit, for a column of its kind; sizes and times keep theirs, since it varies."""
     return amount(value, unit if unit in _SCALED else "")
-
-
-def counted(count: int, noun: str) -> str:
-    """A count with its noun: "1 token", "16 tokens"."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def moment(text: str) -> str:

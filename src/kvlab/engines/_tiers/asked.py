@@ -32,6 +32,11 @@ def folder(ask: Ask) -> str:
     return ask.offload_dir or FOLDER
 
 
+def of_each(count: int) -> str:
+    """Whose a size is when every rank has its own."""
+    return "of its one rank" if count == 1 else f"of each of {count} ranks"
+
+
 def for_each_replica(ask: Ask) -> str:
     """Words that a size is one replica's; "" with a single replica."""
     return f", for each of {ask.dp} replicas" if ask.dp > 1 else ""

@@ -15,9 +15,9 @@ from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
 from kvlab.core.plan import Ask, Capacity, Expected, Flag, Launch, LedgerLine, computed
 from kvlab.core.tiers import GB, Tier, number
-from kvlab.core.units import GIB
+from kvlab.core.units import GIB, counted
 from kvlab.engines._tiers import lmcache
-from kvlab.engines._tiers.asked import disk_gib, exactly, folder, host_gib, ranks, requests
+from kvlab.engines._tiers.asked import disk_gib, exactly, folder, host_gib, of_each, ranks, requests
 from kvlab.engines.sglang.arguments import ratio
 from kvlab.engines.sglang.dtypes import layer_bytes, packed
 from kvlab.engines.sglang.parallel import attention_ranks, stages_of
@@ -121,7 +121,7 @@ def _hicache(deployment: Deployment, carved: Carved, pools: Pools | None) -> Tie
         requests=requests(tokens, carved.context),
         granularity=page,
         flag=asked.flag,
-        because=f"in {asked.unit}, of each of {ranks(ask) * ask.dp} ranks; whole pages of {page} tokens",
+        because=f"in {asked.unit}, {of_each(ranks(ask) * ask.dp)}; whole pages of {counted(page, 'token')}",
     )
     return Tiered(
         tiers=(host, *_disk(ask, each, page, carved.context)),

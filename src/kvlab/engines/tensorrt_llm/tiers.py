@@ -10,8 +10,8 @@ from kvlab.core.errors import BadInput, shortened
 from kvlab.core.model import Doubt
 from kvlab.core.plan import Ask, Flag, computed
 from kvlab.core.tiers import Tier, held
-from kvlab.core.units import GIB
-from kvlab.engines._tiers.asked import exactly, host_gib, ranks, requests
+from kvlab.core.units import GIB, counted
+from kvlab.engines._tiers.asked import exactly, host_gib, of_each, ranks, requests
 from kvlab.engines.tensorrt_llm.arguments import flag_name
 
 FLAG = "kv_cache_config.host_cache_size"
@@ -47,7 +47,7 @@ def _tiers(deployment: Deployment, carved: Carved) -> Tiered:
         requests=requests(tokens, carved.context),
         granularity=block,
         flag=f"{FLAG}: {size}",
-        because=f"bytes of each of {ranks(ask)} ranks; whole blocks of {block} tokens",
+        because=f"bytes {of_each(ranks(ask))}; whole blocks of {counted(block, 'token')}",
     )
     doubts, expects = [], []
     if deployment.layout.windowed:

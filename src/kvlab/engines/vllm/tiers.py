@@ -12,7 +12,7 @@ from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
 from kvlab.core.plan import Ask, Expected, LedgerLine, computed
 from kvlab.core.tiers import GB, Tier, held
-from kvlab.core.units import GIB, round_up
+from kvlab.core.units import GIB, counted, round_up
 from kvlab.engines._tiers import lmcache
 from kvlab.engines._tiers.asked import disk_gib, exactly, folder, for_each_replica, ranks, requests
 from kvlab.engines.vllm.carving import Carving, carving
@@ -82,7 +82,8 @@ def _native(deployment: Deployment, plan: Carving) -> tuple[tuple[Tier, ...], tu
     size = given if blocks is None or chunk is None else blocks * chunk
     per_block = plan.block_size * ask.dcp
     tokens = None if blocks is None else blocks // len(plan.groups) * per_block
-    how = "one copy that all ranks read" if copies == 1 and ranks(ask) > 1 else f"over {ranks(ask)} ranks"
+    how = "one copy that all ranks read" if copies == 1 and ranks(ask) > 1 else f"over {counted(ranks(ask), 'rank')}"
+    pieces = f"whole blocks of {counted(per_block, 'token')}"
     host = Tier(
         name="native",
         kind="host",
@@ -93,7 +94,7 @@ def _native(deployment: Deployment, plan: Carving) -> tuple[tuple[Tier, ...], tu
         granularity=per_block,
         shared=True,
         flag=f"--kv-offloading-size {flag_gib(ask)}",
-        because=f"GiB {how}{for_each_replica(ask)}, a region of /dev/shm; whole blocks of {per_block} tokens",
+        because=f"GiB {how}{for_each_replica(ask)}, a region of /dev/shm; {pieces}",
     )
     found = [exactly("offload_size_bytes", given, "bytes", 0.5, "--kv-offloading-size")]
     if blocks is not None and chunk is not None:
@@ -161,7 +162,7 @@ def _needs(ask: Ask, tiers: tuple[Tier, ...]) -> list[LedgerLine]:
     ]
     if ask.offload == "mooncake":
         size = STAGING * ranks(ask) * ask.dp
-        found.append(computed("mooncake_buffers", size, f"local_buffer_size of {ranks(ask) * ask.dp} ranks"))
+        found.append(computed("mooncake_buffers", size, f"local_buffer_size of {counted(ranks(ask) * ask.dp, 'rank')}"))
     return found
 
 
