@@ -7,6 +7,7 @@ from itertools import pairwise
 from kvlab.core.diagnosis import Case, Condition, Evidence
 from kvlab.core.scrape import Histogram
 from kvlab.diagnoses._gauges import LEAST_LOOKS, SECOND
+from kvlab.diagnoses._tiers import tier_hits
 
 FEW_HITS = 0.3
 """Below this share of prompt tokens found in the cache, prompts are computed again or share nothing."""
@@ -84,7 +85,8 @@ def prompts(case: Case) -> tuple[float, float] | None:
     asked, hits = window.rate("prompt_tokens_total"), window.rate("prefix_hits_tokens_total")
     computed = window.rate("prefill_tokens_total")
     if computed is None and asked is not None:
-        computed = max(0.0, asked - (hits or 0.0))
+        # what a tier held is loaded, not computed
+        computed = max(0.0, asked - (hits or 0.0) - (window.rate("external_hits_tokens_total") or 0.0))
     made = window.rate("generation_tokens_total")
     return None if computed is None or made is None else (computed, made)
 
@@ -133,6 +135,8 @@ def reused(case: Case) -> Condition:
         missing = "prefix hits: " + _window_or(case, "the metrics do not state hits and queries in the window")
         return Condition(text="what prompts find in the cache", holds=None, missing=missing)
     text = f"{rate:.0%} of the prompts' tokens are found in the cache"
+    queries, loaded = case.window.grown("prefix_queries_tokens_total") if case.window else None, tier_hits(case)
+    text += f", {loaded / queries:.0%} in a tier below the GPU" if queries and loaded else ""
     words = ("prefix_hits_tokens_total", "external_hits_tokens_total", "prefix_queries_tokens_total")
     evidence = tuple(one for one in _grown(case, *words) if one.value or not one.metric.startswith("external"))
     possible = case.reuse_possible

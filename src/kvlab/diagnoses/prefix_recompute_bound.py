@@ -2,8 +2,8 @@
 
 Conditions:
 - at least five prompt tokens are computed for each generated one
-- fewer than 30 % of the prompts' tokens are found in the cache (with a trace of the traffic: less than half of what
-  could be)
+- fewer than 30 % of the prompts' tokens are found in the cache or in a tier below it (with a trace of the traffic:
+  less than half of what could be)
 - 95 of 100 requests, five at least, wait longer for their first token than the objective (2 s; llama-server, which
   does not time it: prompts take half of the time that slots work, and half of the window in all)
 - the cache is not what requests wait for: no full pool with a queue, no preemptions
@@ -31,10 +31,15 @@ Source: https://docs.vllm.ai/en/latest/design/prefix_caching.html https://github
 
 from __future__ import annotations
 
+import re
+
+from msgspec.structs import replace
+
 from kvlab.core.diagnosis import Case, Rule, Step, Way
 from kvlab.diagnoses._plan import gained
 from kvlab.diagnoses._pressure import no_pressure
 from kvlab.diagnoses._rates import first_token, hit_rate, prompts_lead, reused
+from kvlab.diagnoses._tiers import has_tier
 
 
 def _ways(case: Case) -> tuple[Way, ...]:
@@ -43,6 +48,10 @@ def _ways(case: Case) -> tuple[Way, ...]:
 
 def _tailor(case: Case, steps: tuple[Step, ...]) -> tuple[Step, ...]:
     order, on, keep = gained(case, steps, -1, -1)
+    if has_tier(case):
+        keep = replace(
+            keep, do=re.sub(r"a host tier \([^)]*\)", "a larger tier below the GPU than the one it has", keep.do)
+        )
     # Some hits prove that it is on.
     return (order, keep) if hit_rate(case) else (on, order, keep)
 
