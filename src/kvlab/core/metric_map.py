@@ -14,27 +14,7 @@ from kvlab.core.series import STARTED, Names, Series, by_pool
 class MetricMap(msgspec.Struct, frozen=True, kw_only=True):
     """metrics.py: the engine's own metric names -> kvlab's words.
 
-    A word whose metric is absent is absent, never zero. Seconds, tokens, bytes and shares of 1.
-
-    Gauges: running, waiting, waiting_capacity, waiting_deferred (requests, all pools); kv_used_ratio (the fullest
-    pool's), kv_used_tokens (all pools); kv_free_tokens, kv_evictable_tokens.
-    Capacity, of the smallest pool: kv_tokens, max_concurrency, num_gpu_blocks, block_size, kv_usable_blocks (what
-    vLLM's kv_used_ratio is a share of: num_gpu_blocks holds one that is always empty); max_running_requests, slots,
-    n_ctx_slot. Where pools are several, multiply a share only by what its own pool holds (`Reading.pools`).
-    Tiers below the GPU's cache: host_tier_used_ratio (the fullest pool's, as the engine counts use),
-    host_tier_used_tokens (all pools), host_tier_used_bytes and storage_tier_used_bytes (all ranks); of the smallest
-    pool host_tier_tokens and host_tier_bytes. storage: on a disk or in a store, which engines do not tell apart.
-    Counters since the engine's start: preemptions_total, requests_total (finished), prompt_tokens_total (cached ones
-    too), prefill_tokens_total (computed ones only), generation_tokens_total, prefix_queries_tokens_total,
-    prefix_hits_tokens_total, external_queries_tokens_total, external_hits_tokens_total (what was found beyond the GPU,
-    where the engine leaves it out of prefix_hits_tokens_total), host_hits_tokens_total, storage_hits_tokens_total and
-    peer_hits_tokens_total (by the tier that held them, whichever of the two they are counted in),
-    offload_loaded_bytes_total, offload_stored_bytes_total, offload_loading_seconds_total,
-    offload_storing_seconds_total, offload_refused_total, drafted_tokens_total, accepted_tokens_total;
-    prefill_seconds_total and decode_seconds_total, where an engine has no histograms. started_at: when its process
-    began (Unix time).
-    Histograms: ttft_seconds, itl_seconds (between two tokens), tpot_seconds (a request's mean), queue_seconds,
-    prefill_seconds, decode_seconds, e2e_seconds, request_prompt_tokens, request_generation_tokens, iteration_tokens.
+    A word whose metric is absent is absent, never zero. The words, with their units: `kvlab.core.vocabulary`.
     """
 
     prefix: str

@@ -1,6 +1,6 @@
 """One look at an engine's metrics, and what happened between two looks.
 
-A word that is absent was not seen: it is never zero. Words are listed in `kvlab.core.metric_map.MetricMap`.
+A word that is absent was not seen: it is never zero. Words are listed in `kvlab.core.vocabulary`.
 """
 
 from __future__ import annotations

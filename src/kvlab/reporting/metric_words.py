@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kvlab.core.metric_map import MetricMap
+from kvlab.core.vocabulary import WORDS
 
 _HEAD = """# What kvlab reads in an engine's metrics
 
@@ -52,88 +53,6 @@ What misleads, whoever reads it:
 - llama-server's prompt cache in host memory (`--cache-ram`) has no metric: its log states it.
 - Ollama has no metrics page at all; TGI's has neither the cache nor prefix hits, and no word is read from it.
 """
-_KINDS = {
-    "Gauges": (
-        *("running", "waiting", "waiting_capacity", "waiting_deferred", "kv_used_ratio", "kv_used_tokens"),
-        *("kv_free_tokens", "kv_evictable_tokens", "host_tier_used_ratio", "host_tier_used_tokens"),
-        *("host_tier_used_bytes", "storage_tier_used_bytes", "started_at"),
-    ),
-    "Capacity": (
-        *("kv_tokens", "max_concurrency", "num_gpu_blocks", "kv_usable_blocks", "block_size", "max_running_requests"),
-        *("slots", "n_ctx_slot", "host_tier_tokens", "host_tier_bytes", "loaded_bytes", "loaded_gpu_bytes"),
-    ),
-    "Counters": (
-        *("preemptions_total", "requests_total", "prompt_tokens_total", "prefill_tokens_total"),
-        *("generation_tokens_total", "prefix_queries_tokens_total", "prefix_hits_tokens_total"),
-        *("external_queries_tokens_total", "external_hits_tokens_total", "host_hits_tokens_total"),
-        *("storage_hits_tokens_total", "peer_hits_tokens_total", "offload_loaded_bytes_total"),
-        *("offload_stored_bytes_total", "offload_loading_seconds_total", "offload_storing_seconds_total"),
-        *("offload_refused_total", "drafted_tokens_total", "accepted_tokens_total", "prefill_seconds_total"),
-        "decode_seconds_total",
-    ),
-    "Histograms": (
-        *("ttft_seconds", "itl_seconds", "tpot_seconds", "queue_seconds", "prefill_seconds", "decode_seconds"),
-        *("e2e_seconds", "request_prompt_tokens", "request_generation_tokens", "iteration_tokens"),
-    ),
-}
-_MEANING = {
-    "running": "requests in the batch",
-    "waiting": "requests that are not",
-    "waiting_capacity": "those that wait for cache",
-    "waiting_deferred": "those that wait for something else (a transfer, a grammar)",
-    "kv_used_ratio": "share of the cache that requests hold, the fullest pool's",
-    "kv_used_tokens": "tokens that requests hold, all pools",
-    "kv_free_tokens": "tokens that nobody holds",
-    "kv_evictable_tokens": "tokens that only the prefix cache holds",
-    "host_tier_used_ratio": "share of the tier in host memory that is in use as the engine counts it, the fullest's",
-    "host_tier_used_tokens": "tokens in the tier in host memory, all pools",
-    "host_tier_used_bytes": "bytes of the tier in host memory, all ranks",
-    "storage_tier_used_bytes": "bytes of the tier on a disk, all ranks",
-    "started_at": "when the process began, in seconds since 1970",
-    "kv_tokens": "tokens that the cache holds",
-    "max_concurrency": "requests of the full context that fit",
-    "num_gpu_blocks": "blocks of the cache",
-    "kv_usable_blocks": "blocks that requests can hold",
-    "block_size": "tokens of a block",
-    "max_running_requests": "requests that the scheduler runs together",
-    "slots": "requests that the server works on together",
-    "n_ctx_slot": "tokens that one request may hold",
-    "host_tier_tokens": "tokens that the tier in host memory holds",
-    "host_tier_bytes": "bytes of the tier in host memory, all ranks of one engine",
-    "loaded_bytes": "the loaded model and its cache",
-    "loaded_gpu_bytes": "the part of it on GPUs",
-    "preemptions_total": "running requests sent back to the queue",
-    "requests_total": "requests that ended",
-    "prompt_tokens_total": "prompt tokens, cached ones too",
-    "prefill_tokens_total": "prompt tokens that were computed",
-    "generation_tokens_total": "generated tokens",
-    "prefix_queries_tokens_total": "prompt tokens looked up in the prefix cache",
-    "prefix_hits_tokens_total": "those found",
-    "external_queries_tokens_total": "prompt tokens looked up beyond the GPU",
-    "external_hits_tokens_total": "those found, where `prefix_hits_tokens_total` leaves them out",
-    "host_hits_tokens_total": "prompt tokens found in host memory",
-    "storage_hits_tokens_total": "prompt tokens found on a disk or in a store",
-    "peer_hits_tokens_total": "prompt tokens found in another instance's cache",
-    "offload_loaded_bytes_total": "cache brought back to the GPU, in bytes",
-    "offload_stored_bytes_total": "cache moved off the GPU, in bytes",
-    "offload_loading_seconds_total": "time that bringing it back took, transfers added up",
-    "offload_storing_seconds_total": "time that moving it off took, transfers added up",
-    "offload_refused_total": "stores for which the tier had no room",
-    "drafted_tokens_total": "tokens that a draft proposed",
-    "accepted_tokens_total": "those that the model took",
-    "prefill_seconds_total": "time spent on prompts",
-    "decode_seconds_total": "time spent on generated tokens",
-    "ttft_seconds": "until the first token",
-    "itl_seconds": "between two tokens",
-    "tpot_seconds": "per output token, a request's mean",
-    "queue_seconds": "in the queue",
-    "prefill_seconds": "on the prompt",
-    "decode_seconds": "from the first token to the last",
-    "e2e_seconds": "until the answer is whole",
-    "request_prompt_tokens": "prompt tokens of a request",
-    "request_generation_tokens": "generated tokens of a request",
-    "iteration_tokens": "tokens of one step",
-}
 
 
 def document(maps: Mapping[str, MetricMap]) -> str:
@@ -142,15 +61,16 @@ def document(maps: Mapping[str, MetricMap]) -> str:
     Raises KeyError when a map has a word that is not described here.
     """
     named = {title: _names(metrics) for title, metrics in maps.items()}
-    unknown = sorted(set().union(*named.values()) - _MEANING.keys())
+    known = {word for words in WORDS.values() for word in words}
+    unknown = sorted(set().union(*named.values()) - known)
     if unknown:
         raise KeyError(f"no meaning stated for {', '.join(unknown)}")
-    words = [_words(kind, words) for kind, words in _KINDS.items()]
+    words = [_words(kind, words) for kind, words in WORDS.items()]
     return "\n".join((_HEAD, *words, *(_engine(title, metrics, named[title]) for title, metrics in maps.items())))
 
 
-def _words(kind: str, words: tuple[str, ...]) -> str:
-    rows = "\n".join(f"| `{word}` | {_MEANING[word]} |" for word in words)
+def _words(kind: str, words: Mapping[str, str]) -> str:
+    rows = "\n".join(f"| `{word}` | {what} |" for word, what in words.items())
     return f"## {kind}\n\n| word | what |\n| --- | --- |\n{rows}\n"
 
 
@@ -159,7 +79,7 @@ def _engine(title: str, metrics: MetricMap, names: Mapping[str, list[str]]) -> s
     pools = (
         f" Pools are told apart by {' and '.join(f'`{label}`' for label in metrics.pools)}." if metrics.pools else ""
     )
-    ordered = [word for words in _KINDS.values() for word in words if word in names]
+    ordered = [word for words in WORDS.values() for word in words if word in names]
     rows = "\n".join(f"| `{word}` | {'; '.join(names[word])} |" for word in ordered)
     return (
         f"## {title}\n\nPages: {pages}.{pools}\n\n| word | its own names, the newest first |\n| --- | --- |\n{rows}\n"
