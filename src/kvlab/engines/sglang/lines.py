@@ -105,8 +105,7 @@ STARTING = (
         "server_args=",
         "KV cache dtype",
     ),
-    "KV cache allocated",
-    *("graph end", "mem_fraction_static=", "intermediate_ssm_state_cache"),
+    *("KV cache allocated", "graph end", "mem_fraction_static=", "intermediate_ssm_state_cache"),
     *tier_lines.WORDS,
 )
 SERVING = (" batch", "#retracted_reqs")
