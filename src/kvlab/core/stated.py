@@ -103,6 +103,8 @@ class StatedArgs(msgspec.Struct, frozen=True, kw_only=True):
     """The plan's request in the terms in which the log states settings; None: they are the same."""
     where: str
     """Which line states the arguments, for a log that lacks it."""
+    by_release: bool = False
+    """Whether lines mean something else in other releases, so that a log without its release leaves that open."""
 
     @property
     def patterns(self) -> tuple[re.Pattern[str], ...]:

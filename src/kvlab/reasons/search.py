@@ -229,7 +229,7 @@ class Search:
         part = engines.stated_args(self.plan.engine.name)
         if not self.observation.settings:
             lacks.append(f"the log does not state the engine's arguments ({part.where})")
-        if self.observation.version is None and self.plan.engine.name == "vllm":
+        if self.observation.version is None and part.by_release:
             lacks.append("it does not name its release")
         if self.pool & self.names and self.observation.get("weights_bytes") is None:
             lacks.append("it does not state what the weights took")

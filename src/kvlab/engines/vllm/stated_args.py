@@ -137,4 +137,5 @@ STATED = StatedArgs(
         ),
     ),
     where='"non-default args: {...}", which vLLM prints first of all (0.9 on; "args: Namespace(...)" before)',
+    by_release=True,
 )
