@@ -17,8 +17,11 @@ def _guesses(case: Case) -> tuple[Guess, ...]:
     if not mixed or case.plan.ask.arg(_OFF) is not None:
         return ()
     connector, line = case.observation.setting("kv-transfer-config"), case.observation.hint("hybrid_manager_off")
+    size = case.observation.setting("kv-offloading-size")
     if connector is not None and connector.value is not None:
         text = f"the connector {connector.value} of --kv-transfer-config turned the hybrid cache manager off"
+    elif size is not None and size.value is not None:
+        text = f"the connector that --kv-offloading-size {size.value} starts turned the hybrid cache manager off"
     elif line is not None:
         text = "a line of the log says that the hybrid cache manager is off"
     else:

@@ -101,6 +101,8 @@ class StatedArgs(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that follow from what else was seen."""
     normal: Callable[[Plan], Ask] | None = None
     """The plan's request in the terms in which the log states settings; None: they are the same."""
+    tiers: bool = False
+    """Whether the arguments tell of a tier below the GPU's cache: `offload` and `offload_gib` are among `derived`."""
     where: str
     """Which line states the arguments, for a log that lacks it."""
     by_release: bool = False

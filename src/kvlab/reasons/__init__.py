@@ -12,6 +12,7 @@ from kvlab.core.stated import with_derived
 from kvlab.reasons.differing import differing, told
 from kvlab.reasons.replan import Replanner, found_source
 from kvlab.reasons.search import Search
+from kvlab.reasons.tier import tier_remarks
 
 __all__ = ["checked"]
 
@@ -22,11 +23,12 @@ def checked(plan: Plan, observation: Observation, *, source: str | None = None, 
     `source` is where the plan's model is, when it is not where the plan says; `near` a folder to look in. Raises
     BadInput as `compare` does.
     """
+    observation = with_derived(observation, engines.stated_args(plan.engine.name))
     found = compare(plan, observation)
+    found = msgspec.structs.replace(found, remarks=(*tier_remarks(plan, observation), *found.remarks))
     rows = tuple(row for row in found.rows if row.verdict == "differs")
     if not rows and found.refused is None:
         return found
-    observation = with_derived(observation, engines.stated_args(plan.engine.name))
     if not rows:
         return msgspec.structs.replace(found, remarks=(*_other_start(plan, observation), *found.remarks))
     loaded, missing = found_source(plan, source, near)

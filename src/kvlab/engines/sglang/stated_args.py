@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from kvlab.core.notation import literal
-from kvlab.core.observation import Said, Value
+from kvlab.core.observation import Observation, Said, Setting, Value
 from kvlab.core.stated import (
     ABSENT,
     Arguments,
@@ -19,6 +21,7 @@ from kvlab.core.stated import (
     truth,
     word,
 )
+from kvlab.core.tiers import GB
 from kvlab.core.units import GIB
 
 
@@ -54,7 +57,34 @@ _NAMES = {
     "dtype": Named("dtype", word),
     "cpu_offload_gb": Named("cpu-offload-gb", flag_number),
     "enable_lora": Named("enable-lora", truth),
+    "enable_hierarchical_cache": Named("enable-hierarchical-cache", truth),
+    "hicache_size": Named("hicache-size", flag_number),
+    "enable_lmcache": Named("enable-lmcache", truth),
 }
+
+
+def _derived(observation: Observation) -> tuple[Setting, ...]:
+    """A tier as a request asks for it: the whole server's GiB, where --hicache-size gives GB (10^9) of each rank."""
+    hicache, lmcache = observation.setting("enable-hierarchical-cache"), observation.setting("enable-lmcache")
+    if lmcache is not None and lmcache.value is True:
+        return (replace(lmcache, name="offload", value="lmcache"),)
+    if hicache is None or hicache.value is not True:
+        return ()
+    size, number = observation.setting("hicache-size"), _ranks(observation)
+    found = replace(hicache, name="offload", value="hicache")
+    if size is None or size.value is None or number is None:
+        return (found,)
+    return (found, replace(size, name="offload_gib", value=float(size.value) * GB * number / GIB))
+
+
+def _ranks(observation: Observation) -> int | None:
+    """Ranks of the server; None with data parallelism, which may share those of the tensor parallel group."""
+    tp, pp, dp = (
+        found.value if (found := observation.setting(name)) is not None and isinstance(found.value, int) else 1
+        for name in ("tp", "pp", "dp")
+    )
+    return tp * pp if dp == 1 else None
+
 
 STATED = StatedArgs(
     # "server_args=ServerArgs(model_path='/home/model/Qwen/QwQ-32B', ..., mem_fraction_static=0.85, ...)" (0.2 on), as a
@@ -64,5 +94,7 @@ STATED = StatedArgs(
         # "Load weight begin. avail mem=21.63 GB": the first of a start, before anything is loaded
         Said("free_at_start_bytes", "bytes", re.compile(r"\bLoad weight begin\. avail mem=(\d+(?:\.\d+)?) ?GB"), GIB),
     ),
+    derived=_derived,
+    tiers=True,
     where='"server_args=ServerArgs(...)", the first line of a start',
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+from msgspec.structs import replace
+
 from kvlab.core.notation import literal, pairs
 from kvlab.core.observation import Observation, Said, Setting, Value
 from kvlab.core.stated import (
@@ -75,6 +77,8 @@ _GIVEN = {
     "speculative_config": Named("speculative-config", _speculation),
     "disable_hybrid_kv_cache_manager": Named("disable-hybrid-kv-cache-manager", truth),
     "kv_transfer_config": Named("kv-transfer-config", _connector),
+    "kv_offloading_size": Named("kv-offloading-size", flag_number),
+    "kv_offloading_backend": Named("kv-offloading-backend", word),
     "enforce_eager": Named("enforce-eager", truth),
     "async_scheduling": Named("async-scheduling", truth),
     "dtype": Named("dtype", word),
@@ -95,13 +99,36 @@ _CONFIGURED = {
 }
 
 
+_TIERS = {
+    "OffloadingConnector": "native",
+    "SimpleCPUOffloadConnector": "native",
+    "LMCacheConnectorV1": "lmcache",
+    "LMCacheMPConnector": "lmcache",
+    "MooncakeStoreConnector": "mooncake",
+}
+"""Connectors to a tier -> `--offload`; others hand the cache to another server."""
+
+
 def _derived(observation: Observation) -> tuple[Setting, ...]:
-    """The length that concurrency is stated for is the longest request's."""
+    """The length that concurrency is stated for is the longest request's; a tier as a request asks for it."""
     seen = observation.get("max_concurrency_context")
     if seen is None or isinstance(seen.value, str):
-        return ()
+        return _tier(observation)
     flag, number = "--max-model-len", seen.line_number
-    return (Setting(name="context", flag=flag, value=int(seen.value), line=seen.line, line_number=number),)
+    context = Setting(name="context", flag=flag, value=int(seen.value), line=seen.line, line_number=number)
+    return (context, *_tier(observation))
+
+
+def _tier(observation: Observation) -> tuple[Setting, ...]:
+    size, connector = observation.setting("kv-offloading-size"), observation.setting("kv-transfer-config")
+    if size is not None and size.value is not None:
+        backend, dp = observation.setting("kv-offloading-backend"), observation.setting("dp")
+        kind = backend.value if backend is not None and backend.value is not None else "native"
+        replicas = dp.value if dp is not None and isinstance(dp.value, int) else 1
+        whole = replace(size, name="offload_gib", value=float(size.value) * replicas)
+        return (replace(size, name="offload", value=kind), whole)
+    named = _TIERS.get(str(connector.value)) if connector is not None else None
+    return () if connector is None or named is None else (replace(connector, name="offload", value=named),)
 
 
 STATED = StatedArgs(
@@ -136,6 +163,7 @@ STATED = StatedArgs(
             "encoder_tokens", "tokens", re.compile(r"Encoder cache will be initialized with a budget of (\d+) tokens")
         ),
     ),
+    tiers=True,
     where='"non-default args: {...}", which vLLM prints first of all (0.9 on; "args: Namespace(...)" before)',
     by_release=True,
 )
