@@ -36,21 +36,25 @@ def follows(plan: Plan, observation: Observation, rows: Iterable[CheckRow]) -> d
 
 
 def stated_pool(observation: Observation) -> tuple[float, tuple[str, ...]] | None:
-    """Bytes of the pool on one rank, and the rows that state them; None when the log does not say.
-
-    SGLang states keys and values instead, which are all of it where no state and no window has a pool of its own.
-    """
-    rows = ("kv_pool_bytes",)
-    if observation.get("kv_pool_bytes") is None and observation.get("kv_allocated_bytes") is not None:
-        rows = ("kv_allocated_bytes",)
-    elif observation.get("kv_pool_bytes") is None:
-        apart = ("kv_conv_bytes", "kv_ssm_bytes", "kv_window_tokens", "draft_kv_bytes")
-        if observation.engine != "sglang" or any(observation.get(name) is not None for name in apart):
-            return None
-        rows = ("kv_k_bytes", "kv_v_bytes") if observation.get("kv_k_bytes") is not None else ("kv_bytes",)
+    """Bytes of the pool on one rank, and the rows that state them; None when the log does not say."""
+    rows = _rows_of_pool(observation)
     found = [observation.get(name) for name in rows]
     sizes = [float(seen.value) for seen in found if seen is not None and not isinstance(seen.value, str)]
     return (sum(sizes), rows) if len(sizes) == len(rows) and sum(sizes) > 0 else None
+
+
+def _rows_of_pool(observation: Observation) -> tuple[str, ...]:
+    """The rows that state the pool.
+
+    SGLang states keys and values instead, which are all of it where no state and no window has a pool of its own.
+    """
+    for name in ("kv_pool_bytes", "kv_allocated_bytes"):
+        if observation.get(name) is not None:
+            return (name,)
+    apart = ("kv_conv_bytes", "kv_ssm_bytes", "kv_window_tokens", "draft_kv_bytes")
+    if observation.engine != "sglang" or any(observation.get(name) is not None for name in apart):
+        return ()
+    return ("kv_k_bytes", "kv_v_bytes") if observation.get("kv_k_bytes") is not None else ("kv_bytes",)
 
 
 def pool_off(plan: Plan, observation: Observation, differing: Mapping[str, CheckRow]) -> float | None:
