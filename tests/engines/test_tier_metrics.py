@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kvlab import engines
+from kvlab import api, engines
+from kvlab.core.check import compare
+from kvlab.core.observation import Observation, Seen
+from kvlab.core.plan import Plan
 from kvlab.core.scrape import Reading, window
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "metrics"
@@ -60,13 +63,13 @@ def test_vllm_tells_which_tier_held_the_tokens() -> None:
     words = ("external_hits", "host_hits", "storage_hits", "peer_hits")
     found = read("vllm", page)
     assert [found.values[f"{word}_tokens_total"] for word in words] == [0, 0, 0, 0]
-    assert "host_tier_bytes" not in found.values
+    assert "offload_size_bytes" not in found.values
     for source, tokens in (("host", 4096), ("disk", 1024), ("p2p", 512), ("external_unspecified", 256)):
         page = page.replace(f'source="{source}"}} 0.0', f'source="{source}"}} {tokens}')
     page = page.replace('kv_offloading_size="None"', 'kv_offloading_size="8.0"')
     found = read("vllm", page)
     assert [found.values[f"{word}_tokens_total"] for word in words] == [0, 4096, 1024, 512]
-    assert found.values["host_tier_bytes"] == 8 * 2**30
+    assert found.values["offload_size_bytes"] == 8 * 2**30
 
 
 def test_lmcache_s_ranks_hold_their_own_bytes_and_load_the_same_tokens() -> None:
@@ -86,7 +89,7 @@ def test_hicache_s_tiers_are_part_of_the_hits(release: str) -> None:
     moved = {"offload_loaded_bytes_total": 2 * 288 * 2**20, "offload_stored_bytes_total": 2 * 1152 * 2**20}
     assert found.values == {
         "host_tier_used_tokens": 61440,
-        "host_tier_tokens": 131072,
+        "offload_tokens": 131072,
         "prompt_tokens_total": 30000,
         "prefix_queries_tokens_total": 30000,
         "prefix_hits_tokens_total": 8192 + 4096 + 2048,
@@ -115,3 +118,23 @@ def test_rates_of_a_tier() -> None:
     early = read("sglang", page.replace("3.01989888e+08", "0.0"))
     found = window(early, read("sglang", page), 10.0)
     assert found.rate("offload_loaded_bytes_total") == 2 * 288 * 2**20 / 10
+
+
+def test_a_running_server_is_compared_with_the_tier_of_its_plan() -> None:
+    """The sizes have the names that the plan's rows have: 8 GiB of all ranks, 10 GB of 147,456-byte tokens of one."""
+    config = GOLDEN.parent / "configs" / "Qwen__Qwen3-8B.json"
+    asked = {"gpu": "h100-80gb", "context": 8192}
+    native = api.plan(config, engine="vllm", offload="native", offload_gib=8, **asked)  # type: ignore[arg-type]
+    found = read("vllm", 'vllm:cache_config_info{engine="0",kv_offloading_size="8.0"} 1.0\n')
+    assert verdicts(native, found) == {"offload_size_bytes": "agrees"}
+    found = read("vllm", 'vllm:cache_config_info{engine="0",kv_offloading_size="16.0"} 1.0\n')
+    assert verdicts(native, found) == {"offload_size_bytes": "differs"}
+    hicache = api.plan(config, engine="sglang", offload="hicache", offload_gib=9.32, **asked)  # type: ignore[arg-type]
+    found = read("sglang", f'sglang:hicache_host_total_tokens{{tp_rank="0"}} {10**10 // 147_456}\n')
+    assert verdicts(hicache, found) == {"offload_tokens": "agrees"}
+
+
+def verdicts(plan: Plan, found: Reading) -> dict[str, str]:
+    seen = tuple(Seen(name=name, value=value, unit="", line="") for name, value in found.values.items())
+    rows = compare(plan, Observation(engine=found.engine, seen=seen)).rows
+    return {row.name: row.verdict for row in rows if row.name.startswith("offload") and row.verdict != "not seen"}

@@ -6,7 +6,7 @@ from kvlab.core.diagnosis import Case
 
 _HITS = ("host_hits_tokens_total", "storage_hits_tokens_total", "peer_hits_tokens_total")
 _SHOWS = (
-    *("host_tier_bytes", "host_tier_tokens", "host_tier_used_ratio", "host_tier_used_bytes"),
+    *("offload_size_bytes", "offload_tokens", "host_tier_used_ratio", "host_tier_used_bytes"),
     *("storage_tier_used_bytes", "offload_stored_bytes_total", "offload_loaded_bytes_total"),
     *("external_hits_tokens_total", *_HITS),
 )

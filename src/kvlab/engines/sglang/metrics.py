@@ -36,7 +36,7 @@ _SERIES = (
     ),
     # HiCache: ranks repeat the tokens, and have bytes of their own
     Series("host_tier_used_tokens", ("sglang:hicache_host_used_tokens",), across="pools"),
-    Series("host_tier_tokens", ("sglang:hicache_host_total_tokens",), across="smallest"),
+    Series("offload_tokens", ("sglang:hicache_host_total_tokens",), across="smallest"),
     Series("offload_loaded_bytes_total", ("sglang:load_back_bytes_total",)),
     Series("offload_stored_bytes_total", ("sglang:hicache_backup_bytes_total",)),
     # counted as the batches run; the first token of a request is its prefill's

@@ -110,7 +110,7 @@ def _tiers(page: str, values: Mapping[str, float]) -> dict[str, float]:
     if pinned is not None and blocks:
         found.setdefault("host_tier_used_ratio", pinned / blocks)
     if gib is not None:
-        found["host_tier_bytes"] = gib * GIB
+        found["offload_size_bytes"] = gib * GIB
     # which ranks are of which engine is not told, so several engines' hits cannot be added up
     if hits is not None and len(set(re.findall(r'\bengine="(\w+)"', page))) < 2:
         found.setdefault(_BEYOND, hits)
@@ -163,7 +163,7 @@ METRICS = MetricMap(
         **{word: f"{name} (to 0.9.1), in the unit that its HELP states" for word, name in _OLD_PREFIX.items()},
         "kv_usable_blocks": "num_gpu_blocks less the one that is always empty",
         "host_tier_used_ratio": f"`{_SIMPLE}used_blocks` over label `capacity_blocks` of `{_SIMPLE}info` (0.31+)",
-        "host_tier_bytes": "`vllm:cache_config_info`, label `kv_offloading_size` (GiB)",
+        "offload_size_bytes": "`vllm:cache_config_info`, label `kv_offloading_size` (GiB)",
         _BEYOND: "`lmcache:num_hit_tokens_total`, the largest of the ranks, where vLLM has no counter and one engine",
     },
 )
