@@ -35,7 +35,7 @@ ORDER = [
     {"ranges", "tiering"},
     {"planning", "launch", "load", "symptoms"},
     {"reasons"},
-    {"breakers"},
+    {"breakers", "on_ray"},
     {"attach", "sizing", "deploy", "flagcheck", "following", "rightsize"},
     {"grid", "polling"},
     {"diagnosing"},

@@ -74,6 +74,8 @@ class TrafficOptions(TypedDict, total=False):
     block_size: int
     fix: str | None
     context: int | None
+    sample: str
+    ray: str | None
 
 
 class DiagnoseOptions(TypedDict, total=False):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from kvlab import traces
 from kvlab.core.errors import BadInput
+from kvlab.core.model import Doubt
+from kvlab.core.trace import Reading, Trace
 from kvlab.core.traffic import Traffic
 from kvlab.workload.analysis import analyse
 from kvlab.workload.merge import merged
@@ -15,9 +18,16 @@ from kvlab.workload.questions import Questions
 def rightsize(files: Sequence[object], form: str | None, asked: Questions) -> Traffic:
     """Lengths, the context limit, reuse, paging, moves and prefix breakers. Raises BadInput in one line."""
     paths = traces.named(files)
-    reading = traces.reading(asked.tokenizer, asked.estimate_tokens, asked.block_size)
-    found = merged([traces.read(path, form, reading) for path in paths])
+    reading = traces.reading(asked.tokenizer, asked.estimate_tokens, asked.block_size, asked.sample)
+    found = merged(_read(paths, form, reading, asked.ray))
     names = [path.name for path in paths]
+    if asked.ray is not None:
+        if asked.fix is not None:
+            raise BadInput("--fix rewrites a log on this machine; leave out --ray")
+        if found.counted != "log":
+            doubt = Doubt("prefix breakers", "not looked for on Ray; give a part of the log without --ray")
+            found = found._replace(doubts=(*found.doubts, doubt))
+        return analyse(found, names, asked)
     if found.counted == "log":
         if asked.fix is not None:
             raise BadInput("--fix rewrites the text of a log: give a log of requests with --tokenizer")
@@ -25,3 +35,12 @@ def rightsize(files: Sequence[object], form: str | None, asked: Questions) -> Tr
     from kvlab.breakers._report import breakers
 
     return analyse(found, names, asked, breakers(paths, form, reading, asked.fix))
+
+
+def _read(paths: Sequence[Path], form: str | None, reading: Reading, ray: str | None) -> list[Trace]:
+    """Each file on its own, here or on Ray; a sample keeps the same blocks in both."""
+    if ray is not None:
+        from kvlab.on_ray import read
+
+        return read(paths, form, reading, ray)
+    return [traces.read(path, form, traces.of_part(reading, part)) for part, path in enumerate(paths)]

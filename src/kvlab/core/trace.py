@@ -41,6 +41,25 @@ class LeftOutRows(msgspec.Struct, frozen=True, kw_only=True):
     first: tuple[BadRow, ...] = ()
 
 
+class Sampling(NamedTuple):
+    """Which blocks of a file are kept: those whose hash lies below `rate`, all references of a block or none."""
+
+    rate: float
+    """Above 0, below 1."""
+    part: int = 0
+    """The file's number: where ids mean something only within their file, it goes into their hashes."""
+
+
+class Sample(NamedTuple):
+    """What the requests held before their blocks were sampled, a number a request."""
+
+    rate: float
+    counts: Ints
+    """Blocks."""
+    last_short: Ints
+    """Tokens that the last block lacks of a full one."""
+
+
 class Blocks(NamedTuple):
     """Prompts as runs of blocks of `size` tokens: equal ids mean equal tokens up to and including that block.
 
@@ -55,6 +74,8 @@ class Blocks(NamedTuple):
     last_short: Ints
     own: bool = False
     """Whether ids mean something only within their file."""
+    sample: Sample | None = None
+    """Where only some blocks are here: a request's ids are those, and its last_short is 0 if its last block is not."""
 
 
 class Trace(NamedTuple):
@@ -86,6 +107,8 @@ class Reading(NamedTuple):
     """Goes into every hash, so that a block's id tells nothing of its text to anyone who has not the salt."""
     processes: int = 0
     """Processes that read a large log; 0: one a CPU."""
+    sampling: Sampling | None = None
+    """None: all blocks."""
 
 
 class Logged(NamedTuple):

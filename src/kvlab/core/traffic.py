@@ -58,6 +58,21 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     hit_blocks: int
     token_hit_rate: float
     hit_tokens: int
+    error: float | None = None
+    """Twice the standard error of `hit_rate`, of a sample; None: it is exact."""
+
+
+class Sampled(msgspec.Struct, frozen=True, kw_only=True):
+    """The blocks that the curve was taken from: a share of all, chosen by their hashes (SHARDS)."""
+
+    rate: float
+    references: int
+    """References that were looked at."""
+    blocks: int
+    """Different blocks of these."""
+    error: float
+    """The largest error of the curve's points, as a share of all references: twice the standard error."""
+    definition: str
 
 
 class PolicyPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +136,8 @@ class Reuse(msgspec.Struct, frozen=True, kw_only=True):
     ideal: Ideal
     curve: tuple[CurvePoint, ...]
     definition: str
+    sampled: Sampled | None = None
+    """None: every reference was counted, and the figures are exact."""
     policies: tuple[PolicyPoint, ...] = ()
     tiers: Tiers | None = None
     replicas: Replicas | None = None

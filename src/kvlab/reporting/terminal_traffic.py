@@ -74,7 +74,9 @@ def _reuse(value: Reuse) -> list[RenderableType]:
         f"an endless cache hits {words.share(ideal.token_weighted)} of the tokens and"
         f" {words.share(ideal.block_weighted)} of the {value.blocks:,} blocks of {value.block_size} tokens"
     )
-    grid = table(right("cache, tokens"), right("blocks"), right("bytes"), right("tokens hit"), right("blocks hit"))
+    error = () if value.sampled is None else (right("+/-"),)
+    names = ("cache, tokens", "blocks", "bytes", "tokens hit", "blocks hit")
+    grid = table(*(right(name) for name in names), *error)
     for point in _shown(value.curve):
         size = "" if point.capacity_bytes is None else words.amount(point.capacity_bytes, "bytes")
         grid.add_row(
@@ -83,8 +85,13 @@ def _reuse(value: Reuse) -> list[RenderableType]:
             Text(size),
             Text(words.share(point.token_hit_rate)),
             Text(words.share(point.hit_rate)),
+            *(() if point.error is None else (Text(words.share(point.error)),)),
         )
     parts: list[RenderableType] = [said, grid, note(f"LRU: {value.definition}")]
+    if value.sampled is not None:
+        of = value.sampled
+        seen = f"estimated from {of.references:,} references to {of.blocks:,} blocks, {100 * of.rate:g} % of all"
+        parts.append(note(f"{seen}, within {100 * of.error:.2g} points; {of.definition}"))
     if value.policies:
         parts += [heading("Policies"), _policies(value.policies)]
     if value.tiers is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kvlab import variants
 from kvlab.core.errors import BadInput, shortened
-from kvlab.core.trace import Logged, Reading, Trace, TraceReader
+from kvlab.core.trace import Logged, Reading, Sampling, Trace, TraceReader
 from kvlab.traces import _text
 from kvlab.traces._lines import lines
 from kvlab.traces._rewrite import record_of
@@ -24,6 +24,7 @@ __all__ = [
     "encoder",
     "logged",
     "named",
+    "of_part",
     "read",
     "reader",
     "readers",
@@ -36,11 +37,34 @@ _LARGEST = 1 << 20
 _AS_IT_IS = Reading()
 
 
-def reading(tokenizer: str | None, estimate: bool, block_size: int) -> Reading:
-    """How the logs of one run are read, with a salt that no other run has. Raises BadInput for a block size."""
+def reading(tokenizer: str | None, estimate: bool, block_size: int, sample: str = "100%") -> Reading:
+    """How the logs of one run are read, with a salt that no other run has.
+
+    `sample`: the share of the blocks that is kept, "1%" or "0.01". Raises BadInput for a block size or a share.
+    """
     if not 1 <= block_size <= _LARGEST:
         raise BadInput(f"--block-size {block_size} must be from 1 to {_LARGEST:,} tokens")
-    return Reading(tokenizer, estimate and tokenizer is None, block_size, os.urandom(16))
+    rate = _share(sample)
+    sampling = Sampling(rate) if rate < 1 else None
+    return Reading(tokenizer, estimate and tokenizer is None, block_size, os.urandom(16), sampling=sampling)
+
+
+def _share(text: str) -> float:
+    number = text.strip()
+    try:
+        value = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise BadInput(
+            f"--sample {shortened(text)!r} is no share of the blocks; give one as in 1% or 0.01, 100% for all"
+        )
+    return value
+
+
+def of_part(reading: Reading, part: int) -> Reading:
+    """How the file of that number is read, of the files of one workload."""
+    return reading if reading.sampling is None else reading._replace(sampling=reading.sampling._replace(part=part))
 
 
 @cache
@@ -69,9 +93,16 @@ def named(files: Sequence[object]) -> list[Path]:
 def read(path: Path, form: str | None = None, reading: Reading = _AS_IT_IS) -> Trace:
     """Reads a trace of any known format, plain, .gz or .zst; `form` names the format where its lines do not tell.
 
+    With `reading.sampling` its blocks are a sample: all requests are there, with what they held before.
+
     Raises BadInput in one line for a file that is missing, of no known format, or without a row that can be used.
     """
-    return reader(path, form).read(path, reading)
+    found = reader(path, form).read(path, reading)
+    if reading.sampling is None or found.blocks is None:
+        return found
+    from kvlab.traces._sample import sampled
+
+    return found._replace(blocks=sampled(found.blocks, reading.sampling))
 
 
 def reader(path: Path, form: str | None = None) -> TraceReader:

@@ -9,16 +9,16 @@ from __future__ import annotations
 from array import array
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
 from kvlab.core.errors import BadInput
-from kvlab.core.trace import Blocks, Reading, Trace, TraceReader
+from kvlab.core.trace import Blocks, Reading, Sample, Trace, TraceReader
 from kvlab.traces._rows import MOST_BLOCKS, Length, Moment, Rows, json_rows, keys
 
 if TYPE_CHECKING:
-    from kvlab.core.trace import Ints
+    from kvlab.core.trace import Ints, Sampling
 
 
 _Id = Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]
@@ -39,7 +39,7 @@ def _recognises(head: str) -> bool:
     return {"trace", "header", "block_size"} <= found or {"trace", "r"} <= found
 
 
-def _read(path: Path, _: Reading) -> Trace:
+def _read(path: Path, reading: Reading) -> Trace:
     import numpy as np
 
     rows, sizes = Rows(path), set()
@@ -52,7 +52,7 @@ def _read(path: Path, _: Reading) -> Trace:
             rows.leave_out(where, why)
         else:
             blocks += sum(last - first + 1 for first, last in row.r)
-            if blocks > MOST_BLOCKS:
+            if reading.sampling is None and blocks > MOST_BLOCKS:
                 raise BadInput(f"{path} names more than {MOST_BLOCKS:,} blocks by {where}; give a part of it")
             rows.add(row.t, row.inputs, row.outputs)
             session.append(row.trace)
@@ -72,7 +72,7 @@ def _read(path: Path, _: Reading) -> Trace:
         inputs=trace.inputs[order],
         outputs=trace.outputs[order],
         arrivals=trace.arrivals[order],
-        blocks=_blocks(np.asarray(session), ranges, order, sizes.pop() or 1),
+        blocks=_blocks(_ordered(np.asarray(session), ranges, order), sizes.pop() or 1, reading.sampling),
         clock_jumps=0,  # a session's own clock, and sessions are merged
     )
 
@@ -89,8 +89,17 @@ def _unusable(row: _Row, size: int) -> str | None:
     return None
 
 
-def _blocks(session: Ints, ranges: tuple[Ints, Ints, Ints], order: Ints, size: int) -> Blocks:
-    """Ranges of all requests, in `order`, as one column of ids; each session's ids get a place of their own."""
+class _Ranges(NamedTuple):
+    """Ranges of ids in the order of the requests; request r's from ends[r] to ends[r + 1]. Ids lie below `bound`."""
+
+    low: Ints
+    lengths: Ints
+    ends: Ints
+    bound: int
+
+
+def _ordered(session: Ints, ranges: tuple[Ints, Ints, Ints], order: Ints) -> _Ranges:
+    """The ranges of request order[0], then those of order[1] ...; each session's ids get a place of their own."""
     import numpy as np
 
     low, high, counts = ranges
@@ -100,18 +109,31 @@ def _blocks(session: Ints, ranges: tuple[Ints, Ints, Ints], order: Ints, size: i
     np.maximum.at(top, place, high + 1)
     base = np.concatenate([[0], np.cumsum(top)])
     low, lengths = low + base[place], high - low + 1
-    # the ranges of request order[0], then those of order[1] ...
     first = np.concatenate([[0], np.cumsum(counts)])
     picked = np.repeat(first[order] - np.concatenate([[0], np.cumsum(counts[order])[:-1]]), counts[order])
     picked += np.arange(len(picked))
-    low, lengths = low[picked], lengths[picked]
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    narrow = np.int32 if base[-1] < 2**31 and starts[-1] < 2**31 else np.int64
-    ids = np.repeat((low - starts[:-1]).astype(narrow), lengths)
-    ids += np.arange(len(ids), dtype=narrow)
-    ends = np.concatenate([[0], np.cumsum(counts[order])])
-    offsets = starts[ends]
-    return Blocks(ids, offsets, int(base[-1]), size, np.zeros(len(order), dtype=np.int64), own=True)
+    return _Ranges(low[picked], lengths[picked], np.concatenate([[0], np.cumsum(counts[order])]), int(base[-1]))
+
+
+def _blocks(ranges: _Ranges, size: int, sampling: Sampling | None) -> Blocks:
+    """The ranges as one column of ids; of a sample, no other id is ever written out."""
+    import numpy as np
+
+    short = np.zeros(len(ranges.ends) - 1, dtype=np.int64)
+    starts = np.concatenate([[0], np.cumsum(ranges.lengths)])
+    if sampling is None:
+        narrow = np.int32 if ranges.bound < 2**31 and starts[-1] < 2**31 else np.int64
+        ids = np.repeat((ranges.low - starts[:-1]).astype(narrow), ranges.lengths)
+        ids += np.arange(len(ids), dtype=narrow)
+        return Blocks(ids, starts[ranges.ends], ranges.bound, size, short, own=True)
+    from kvlab.traces._sample import chosen
+
+    known = chosen(ranges.bound, sampling)
+    begin, end = (np.searchsorted(known, edge) for edge in (ranges.low, ranges.low + ranges.lengths))
+    places = np.concatenate([[0], np.cumsum(end - begin)])
+    ids = known[np.repeat(begin - places[:-1], end - begin) + np.arange(places[-1])]
+    sample = Sample(sampling.rate, np.diff(starts[ranges.ends]), short)
+    return Blocks(ids, places[ranges.ends], ranges.bound, size, short, own=True, sample=sample)
 
 
 READER = TraceReader("agent sessions as ranges of block ids", _recognises, _read)

@@ -10,13 +10,16 @@ from kvlab.core.breaker import Breakers
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
 from kvlab.core.trace import Trace
-from kvlab.core.traffic import Traffic
+from kvlab.core.traffic import Reuse, Traffic
 from kvlab.workload.beside import beside, whole_blocks
 from kvlab.workload.lengths import Column, lengths, limit, paging
 from kvlab.workload.moves import Seen, moves
 from kvlab.workload.questions import Questions
 from kvlab.workload.reuse import Window, reuse
 from kvlab.workload.under_load import under_load
+
+_WIDE = 0.01
+"""Error of a sampled hit rate above which the reader is told."""
 
 
 def analyse(trace: Trace, files: Sequence[str], asked: Questions, broken: Breakers | None = None) -> Traffic:
@@ -30,6 +33,8 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions, broken: Breake
         raise BadInput(
             f"{files[0]} holds lengths and no block ids, so reuse is unknown; leave out {' and '.join(named)}"
         )
+    if trace.blocks is not None and trace.blocks.sample is not None and (named := _about_all(asked)):
+        raise BadInput(f"{' and '.join(named)} need every block; leave out --sample {asked.sample}")
     prompts = Column(trace.inputs)
     answers = None if trace.outputs is None else Column(trace.outputs)
     total = prompts if trace.outputs is None else Column(trace.inputs + trace.outputs)
@@ -66,7 +71,7 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions, broken: Breake
         breakers=broken,
         left_out=trace.left_out,
         counted=trace.counted,
-        doubts=tuple(_doubts(trace)),
+        doubts=tuple(_doubts(trace, found)),
     )
 
 
@@ -84,8 +89,26 @@ def _about_reuse(asked: Questions) -> list[str]:
     return [name for name, value in given.items() if value]
 
 
-def _doubts(trace: Trace) -> list[Doubt]:
+def _about_all(asked: Questions) -> list[str]:
+    """Options that a sample of the blocks cannot answer."""
+    given = {
+        "--policy": asked.policies,
+        "--tiers": asked.tiers,
+        "--replicas": asked.replicas,
+        "--pool": asked.pools,
+    }
+    return [name for name, value in given.items() if value]
+
+
+def _doubts(trace: Trace, reuse: Reuse | None) -> list[Doubt]:
     found = list(trace.doubts)
+    if reuse is not None and reuse.sampled is not None and reuse.sampled.error > _WIDE:
+        of = reuse.sampled
+        text = (
+            f"points of the curve may be {100 * of.error:.1f} points off: the sample holds {of.references:,} references"
+            f" to {of.blocks:,} blocks; a larger --sample says more"
+        )
+        found.append(Doubt("sample", text))
     if trace.clock_jumps:
         text = (
             f"{trace.clock_jumps:,} rows lie before the row above them in time; the cache sees requests in the order of"

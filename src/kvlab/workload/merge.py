@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvlab.core.errors import BadInput
-from kvlab.core.trace import COUNTED, MOST_SHOWN, Blocks, LeftOutRows, Trace
+from kvlab.core.trace import COUNTED, MOST_SHOWN, Blocks, LeftOutRows, Sample, Trace
 
 T = TypeVar("T", bound=np.generic)
 
@@ -67,6 +67,19 @@ def _blocks(parts: Sequence[Blocks | None]) -> Blocks | None:
         size=sizes[0],
         last_short=np.concatenate([part.last_short for part in known]),
         own=known[0].own,
+        sample=_sample(known),
+    )
+
+
+def _sample(parts: Sequence[Blocks]) -> Sample | None:
+    """All files of one workload are sampled alike, or none is."""
+    samples = [part.sample for part in parts if part.sample is not None]
+    if not samples:
+        return None
+    return Sample(
+        rate=samples[0].rate,
+        counts=np.concatenate([one.counts for one in samples]),
+        last_short=np.concatenate([one.last_short for one in samples]),
     )
 
 
@@ -76,7 +89,12 @@ def _ordered(trace: Trace, order: NDArray[np.int64]) -> Trace:
         counts = np.diff(blocks.offsets)[order]
         offsets = np.concatenate([[0], np.cumsum(counts)])
         picked = np.repeat(blocks.offsets[:-1][order] - offsets[:-1], counts) + np.arange(offsets[-1])
-        blocks = blocks._replace(ids=blocks.ids[picked], offsets=offsets, last_short=blocks.last_short[order])
+        sample = blocks.sample
+        if sample is not None:
+            sample = sample._replace(counts=sample.counts[order], last_short=sample.last_short[order])
+        blocks = blocks._replace(
+            ids=blocks.ids[picked], offsets=offsets, last_short=blocks.last_short[order], sample=sample
+        )
     return trace._replace(
         inputs=trace.inputs[order],
         outputs=None if trace.outputs is None else trace.outputs[order],

@@ -47,3 +47,7 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
     """A file for the log with its prefix breakers fixed."""
     context: int | None = None
     """The longest request that would be reserved for, in the paging table; None: the next power of two."""
+    sample: str = "100%"
+    """Share of the blocks that the reuse is estimated from, "1%" or "0.01"; "100%": all, and it is exact."""
+    ray: str | None = None
+    """Read the files on Ray: the address of a cluster, or "local" to start one here; None: in this process."""

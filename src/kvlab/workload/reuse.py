@@ -32,7 +32,14 @@ class Window(NamedTuple):
 
 
 def reuse(blocks: Blocks, window: Window, capacities: Sequence[int], bytes_per_token: int | None) -> Reuse:
-    """The exact curve in one pass; `capacities` (blocks) are points beside the ones chosen here."""
+    """The curve in one pass, exact or of a sample; `capacities` (blocks) are points beside the ones chosen here.
+
+    Raises BadInput for a sample that holds no block.
+    """
+    if blocks.sample is not None:
+        from kvlab.workload.sampled import sampled_reuse
+
+        return sampled_reuse(blocks, window, capacities, bytes_per_token)
     from kvlab.workload.stack import distances
 
     blocks = dense(blocks)
@@ -54,18 +61,18 @@ def reuse(blocks: Blocks, window: Window, capacities: Sequence[int], bytes_per_t
             capacity_blocks=at,
             capacity_tokens=at * blocks.size,
             capacity_bytes=None if bytes_per_token is None else at * blocks.size * bytes_per_token,
-            hit_rate=_part(hits[min(at, len(hits) - 1)], references),
+            hit_rate=part_of(hits[min(at, len(hits) - 1)], references),
             hit_blocks=int(hits[min(at, len(hits) - 1)]),
-            token_hit_rate=_part(tokens[min(at, len(hits) - 1)], all_tokens),
+            token_hit_rate=part_of(tokens[min(at, len(hits) - 1)], all_tokens),
             hit_tokens=int(tokens[min(at, len(hits) - 1)]),
         )
-        for at in _points(deepest, capacities)
+        for at in points(deepest, capacities)
     )
     held = counts[window.first :]
     shares = found.leading[window.first :][held > 0] / held[held > 0]
     ideal = Ideal(
-        block_weighted=_part(hits[-1], references),
-        token_weighted=_part(tokens[-1], all_tokens),
+        block_weighted=part_of(hits[-1], references),
+        token_weighted=part_of(tokens[-1], all_tokens),
         request_weighted=float(shares.mean()) if len(shares) else 0.0,
         hit_blocks=int(hits[-1]),
         hit_tokens=int(tokens[-1]),
@@ -78,11 +85,17 @@ def reuse(blocks: Blocks, window: Window, capacities: Sequence[int], bytes_per_t
         tokens=all_tokens,
         ideal=ideal,
         curve=curve,
-        definition=DEFINITION.format(partial=_PARTIAL if blocks.last_short.any() else _WHOLE),
+        definition=defined(partial=bool(blocks.last_short.any())),
     )
 
 
-def _part(hit: int, of: int) -> float:
+def defined(partial: bool) -> str:
+    """What counts as a hit, where the log's last blocks are partial or not there."""
+    return DEFINITION.format(partial=_PARTIAL if partial else _WHOLE)
+
+
+def part_of(hit: int, of: int) -> float:
+    """The share, 0 of nothing."""
     return int(hit) / of if of else 0.0
 
 
@@ -94,7 +107,7 @@ def dense(blocks: Blocks) -> Blocks:
     return blocks._replace(ids=ids, bound=len(known))
 
 
-def _points(deepest: int, asked: Sequence[int]) -> list[int]:
+def points(deepest: int, asked: Sequence[int]) -> list[int]:
     """Capacities on a logarithmic scale up to the one that hits all there is, and those asked for."""
     if deepest == 0:
         return sorted(set(asked))

@@ -46,14 +46,24 @@ def distances(ids: Ids, offsets: Ints, unique: int, *, last_short: Ints, most: I
     hits = np.zeros(unique + 1, dtype=np.int64)
     short = np.zeros(unique + 1, dtype=np.int64)
     leading = np.zeros(len(offsets) - 1, dtype=np.int64)
-    _walk(ids, offsets, unique, (last_short, most), first, (hits, short, leading))
+    _walk(ids, offsets, unique, (last_short, most), first, (hits, short, leading, np.zeros(0, dtype=np.int64)))
     return Distances(hits, short, leading)
+
+
+def depths(ids: Ids, offsets: Ints, unique: int) -> Ints:
+    """The depth at which each reference is found (1 is the most recent); 0: it never hits."""
+    found = np.zeros(len(ids), dtype=np.int64)
+    requests = len(offsets) - 1
+    hits, short, leading = np.zeros(unique + 1, np.int64), np.zeros(unique + 1, np.int64), np.zeros(requests, np.int64)
+    limits = (np.zeros(requests, dtype=np.int64), np.diff(offsets))
+    _walk(ids, offsets, unique, limits, 0, (hits, short, leading, found))
+    return found
 
 
 @njit(cache=True)
 def _walk(ids, offsets, unique, limits, first, found):  # type: ignore[no-untyped-def]  # compiled by numba
     last_short, most = limits
-    hits, short, leading = found
+    hits, short, leading, each = found
     words = np.zeros((ids.size >> _WORD) + 1, dtype=np.uint64)
     groups = np.zeros((ids.size >> _GROUP) + 2, dtype=np.int64)  # a Fenwick tree of the counts of groups
     last = np.full(unique, -1, dtype=np.int64)
@@ -69,6 +79,8 @@ def _walk(ids, offsets, unique, limits, first, found):  # type: ignore[no-untype
             before = at
             deepest = max(deepest, depth)
             leading[r] += 1
+            if each.size:
+                each[i] = deepest
             if r >= first:
                 hits[deepest] += 1
                 if i == end - 1:

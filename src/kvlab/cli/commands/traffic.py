@@ -29,6 +29,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--block-size", type=count, default=16, help="tokens a block, for logs with text or ids (default: 16)"
     )
+    parser.add_argument(
+        "--sample", default="100%", metavar="SHARE", help="of the blocks, to estimate reuse from: 1%% (default: all)"
+    )
+    parser.add_argument(
+        "--ray", metavar="ADDRESS", help="read the files on Ray: HOST:PORT, or local to start one (default: here)"
+    )
     parser.add_argument("--fix", metavar="FILE", help="write the log with its prefix breakers fixed (default: nothing)")
     parser.add_argument("--percentile", type=positive, default=99.0, help="for the context limit (default: 99)")
     parser.add_argument(
@@ -109,6 +115,8 @@ def _run(options: argparse.Namespace) -> Answer:
         estimate_tokens=options.estimate_tokens,
         block_size=options.block_size,
         fix=options.fix,
+        sample=options.sample,
+        ray=options.ray,
         context=options.context,
         bytes_per_token=_bytes_per_token(options),
     )

@@ -1,0 +1,55 @@
+"""Some of the blocks of a file, chosen by their hashes: SHARDS (Waldspurger et al., FAST 2015, section 3).
+
+A block is in the sample with all its references or not at all, in whichever file or process they are read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvlab.core.hashing import mixed
+from kvlab.core.trace import Blocks, Sample, Sampling
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kvlab.core.trace import Ids, Ints
+
+_AT_ONCE = 1 << 20
+_DENSE = 4
+"""Ids a reference up to which a table of all ids costs less than a hash of every reference."""
+
+
+def kept(ids: Ids, own: bool, sampling: Sampling) -> NDArray[np.bool_]:
+    """Which of these ids are in the sample."""
+    seed = mixed(np.array([sampling.part + 1], dtype=np.uint64))[0] if own else np.uint64(0)
+    found: NDArray[np.bool_] = mixed(ids.astype(np.uint64) ^ seed) < np.uint64(sampling.rate * 2.0**64)
+    return found
+
+
+def chosen(bound: int, sampling: Sampling) -> Ints:
+    """The ids below `bound` that are in the sample, of a file whose ids are its own; sorted."""
+    parts = (np.arange(at, min(at + _AT_ONCE, bound), dtype=np.int64) for at in range(0, bound, _AT_ONCE))
+    return np.concatenate([np.zeros(0, dtype=np.int64), *(ids[kept(ids, True, sampling)] for ids in parts)])
+
+
+def sampled(blocks: Blocks, sampling: Sampling) -> Blocks:
+    """The blocks of the sample; the same if they are one already."""
+    if blocks.sample is not None:
+        return blocks
+    if blocks.bound <= _DENSE * len(blocks.ids):
+        here = kept(np.arange(blocks.bound), blocks.own, sampling)[blocks.ids]
+    else:
+        here = kept(blocks.ids, blocks.own, sampling)
+    before = np.concatenate([[0], np.cumsum(here)])
+    counts = np.diff(blocks.offsets)
+    last = np.zeros(len(counts), dtype=np.bool_)
+    last[counts > 0] = here[blocks.offsets[1:][counts > 0] - 1]
+    return blocks._replace(
+        ids=blocks.ids[here],
+        offsets=before[blocks.offsets],
+        last_short=np.where(last, blocks.last_short, 0),
+        sample=Sample(sampling.rate, counts, blocks.last_short),
+    )
