@@ -55,3 +55,9 @@ def test_prints_only_in_cli_and_report(file: Path) -> None:
         return
     calls = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
     assert not [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
+
+
+def test_every_test_file_has_a_name_of_its_own() -> None:
+    """Without packages, pytest imports them by their file name: of two that share one, neither run is collected."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))

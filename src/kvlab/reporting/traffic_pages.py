@@ -36,6 +36,6 @@ def _section(page: Page) -> str:
     steps = "\n".join(f"{at}. {text}" for at, text in enumerate(page.do, 1))
     seen = ", ".join(f"<{address}>" for address in page.source)
     return (
-        f"### {page.code}\n\n**{page.title}.** {page.cause[:1].upper()}{page.cause[1:]}\n\nSymptom: {page.symptom}\n\nDo:\n\n{steps}\n\n"
-        f"Source: {seen}\n"
+        f"### {page.code}\n\n**{page.title}.** {page.cause[:1].upper()}{page.cause[1:]}\n\n"
+        f"Symptom: {page.symptom}\n\nDo:\n\n{steps}\n\nSource: {seen}\n"
     )
