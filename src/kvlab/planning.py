@@ -76,6 +76,7 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
         most=_most(prepared),
         usual=foreseen.usual,
         moves=planner.moves(deployment, carved) if planner.moves is not None else (),
+        host=below.needs,
     )
     return Plan(
         source=loaded.origin,

@@ -161,8 +161,11 @@ def test_the_terminal_and_the_json_show_the_tier(qwen: Path, capsys: pytest.Capt
     assert "Tiers below the GPU's cache" in said
     assert "--kv-offloading-size 64" in said
     assert "Memory of the machine" in said
+    # 64 GiB of --offload-gib in 32 GiB of --host-gib: the headline must not say that the plan fits.
+    assert said.startswith("Not on this machine: its 32 GiB of memory do not hold the 64 GiB")
     assert cli.main([*words, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
+    assert document["verdict"]["code"] == "fits"  # of one request on the GPU, as ever
     (tier,) = document["tiers"]
     assert {"name", "kind", "bytes", "bytes_per_rank", "tokens", "requests", "granularity", "flag", "because"} <= set(
         tier

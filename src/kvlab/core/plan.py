@@ -160,6 +160,8 @@ class Move(msgspec.Struct, frozen=True):
 
 MAY_FIT = "may fit, "
 """How the text of a verdict begins that holds for the middle of an estimate and not for its low end."""
+NOT_HERE = "not on this machine, "
+"""How the text of a verdict begins where the cache fits and the machine's own memory does not hold the server."""
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kvlab.core.model import Kind
-from kvlab.core.plan import MAY_FIT, Capacity, LedgerLine, Move, Plan
+from kvlab.core.plan import MAY_FIT, NOT_HERE, Capacity, LedgerLine, Move, Plan
 from kvlab.core.units import size
 from kvlab.reporting import words
 
+NOT_HERE_HEAD = "Not on this machine"
 # "--kv-dtype fp8 (check the answers first: kvlab quality)"
 _FLAG_MOVE = re.compile(r"(--[\w/-]+) (\S+) \((.+)\)")
 
@@ -29,8 +30,13 @@ class Told(NamedTuple):
 
 
 def headline(plan: Plan) -> tuple[str, str]:
-    """The verdict's head and the sentence after it: "May fit" where the low end of the range says no."""
+    """The verdict's head and the sentence after it: "May fit" where the low end of the range says no.
+
+    "Not on this machine" where the cache fits and the machine's own memory is too small.
+    """
     code, text = plan.verdict.code, plan.verdict.text
+    if code == "fits" and text.startswith(NOT_HERE):
+        return NOT_HERE_HEAD, text.removeprefix(NOT_HERE)
     if code == "fits" and text.startswith(MAY_FIT):
         return "May fit", text.removeprefix(MAY_FIT)
     return words.VERDICTS[code], text

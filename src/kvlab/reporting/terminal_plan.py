@@ -34,7 +34,7 @@ def plan(value: Plan) -> RenderableType:
     head, text = ("Which GPUs", verdict.text) if value.candidates is not None else planned.headline(value)
     roomy = planned.missing(value) is None
     parts: list[RenderableType] = [
-        verdict_line(verdict.code, head, words.plain(text)),
+        verdict_line("does_not_fit" if head == planned.NOT_HERE_HEAD else verdict.code, head, words.plain(text)),
         note(_subject(value)),
         heading("Cache"),
         facts(_cost(value)),
