@@ -9,6 +9,7 @@ import msgspec
 
 from kvlab import diagnoses, engines, recordings, store
 from kvlab.core.advice import narrowed
+from kvlab.core.cache_use import filled
 from kvlab.core.diagnosis import (
     NOT_ENOUGH,
     Case,
@@ -182,7 +183,7 @@ def judge(case: Case) -> Diagnosis:
         raise BadInput(
             f"the metrics are {case.last.engine}'s and the plan is for {case.plan.engine}; give the plan of this server"
         )
-    case = _since_start(case)
+    case = filled(_since_start(case))
     asked = {code: diagnoses.rule(code).ways(case) for code in diagnoses.codes()}
     answers = {code: any_holds(ways) for code, ways in asked.items()}
     code = next((code for code, answer in answers.items() if answer), NOT_ENOUGH)

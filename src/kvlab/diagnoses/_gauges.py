@@ -6,6 +6,7 @@ from statistics import median
 
 from msgspec.structs import replace
 
+from kvlab.core.cache_use import bounds
 from kvlab.core.diagnosis import Case, Condition, Evidence, Pool
 
 QUEUED_SHARE = 0.1
@@ -65,8 +66,7 @@ def full(case: Case, pool: Pool) -> Condition:
     """
     share, more = used(pool), another(pool)
     if share is None:
-        missing = unseen(case, "kv_used_ratio", "how full the cache is")
-        return Condition(text="how full the cache is", holds=None, missing=missing)
+        return _between(case, pool)
     found = Condition(text=use_of(pool), holds=share >= FULL, evidence=(gauge(case, pool, "kv_used_ratio", share),))
     if found.holds or (more is not None and more < 1):
         return replace(found, holds=True)
@@ -75,6 +75,26 @@ def full(case: Case, pool: Pool) -> Condition:
     held = limited(case, pool)
     holds = None if held.holds is None else not held.holds
     return replace(found, text=f"{found.text}, and {held.text}", holds=holds, missing=_CLOSE)
+
+
+def _between(case: Case, pool: Pool) -> Condition:
+    """As `full`, where slots share a cache or divide it: what holds of the smallest and the largest pool holds."""
+    sizes, tokens, running = bounds(pool), _median(pool, "kv_used_tokens"), _median(pool, "running")
+    if sizes is None or tokens is None:
+        missing = unseen(case, "kv_used_ratio", "how full the cache is")
+        return Condition(text="how full the cache is", holds=None, missing=missing)
+    least, most = tokens / sizes.high, tokens / sizes.low
+    evidence = (gauge(case, pool, "kv_used_tokens", tokens),)
+    if most < NEARLY_FULL and (not running or (1 - most) * running >= ROOM_FOR * most):
+        text = f"no more than {most:.0%} of the cache is in use, whether slots share it or divide it{_at(pool)}"
+        return Condition(text=text, holds=False, evidence=evidence)
+    text = f"{least:.0%} of the cache is in use where slots divide it, {most:.0%} where they share it{_at(pool)}"
+    if least >= FULL:
+        return Condition(text=text, holds=True, evidence=evidence)
+    missing = (
+        f"how full the cache is ({least:.0%} to {most:.0%}): the metrics do not state whether slots share it; --plan"
+    )
+    return Condition(text=text, holds=None, evidence=evidence, missing=missing)
 
 
 def brimming(case: Case, pool: Pool) -> Condition:
@@ -88,7 +108,7 @@ def room(case: Case, pool: Pool) -> Condition:
     share, more = used(pool), another(pool)
     found = full(case, pool)
     if share is None:
-        return found
+        return found.denied()
     holds = share < NEARLY_FULL and (more is None or more >= ROOM_FOR)
     return Condition(text=use_of(pool), holds=holds, evidence=found.evidence)
 
