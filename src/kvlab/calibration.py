@@ -81,6 +81,16 @@ def learn(plan: Plan, observation: Observation, check: Check | None = None) -> S
     return start
 
 
+def would_learn(plan: Plan, observation: Observation, check: Check) -> bool:
+    """Whether `learn` would keep the log."""
+    try:
+        _refuse_other_causes(check)
+        _start(plan, observation)
+    except BadInput:
+        return False
+    return True
+
+
 def _refuse_other_causes(check: Check) -> None:
     """What another start, or another program, took would be counted as this deployment's overhead."""
     from kvlab import causes

@@ -20,12 +20,16 @@ def _held(case: Case) -> tuple[float, str] | None:
     free, whole = case.observation.hint("free_at_start_bytes"), case.planned("gpu_memory")
     if free is None or whole is None or isinstance(free.value, str):
         return None
+    stated = case.observation.hint("gpu_bytes")
+    if stated is not None and not isinstance(stated.value, str):
+        whole = round(stated.value)
     held = whole - free.value - (case.planned("others") or 0)
+    smaller = "" if stated is not None else ", or it is a smaller GPU"
     if held <= _OWN or (case.pool_off() or 0) >= 0:
         return None
     return held, (
-        f"{gib(free.value)} of the GPU's {gib(whole)} were free at the start: another process held {gib(held)}, or it"
-        f" is a smaller GPU; stop that process, or plan beside it with --share {held / GIB:.1f}GiB"
+        f"{gib(free.value)} of the GPU's {gib(whole)} were free at the start: another process held {gib(held)}"
+        f"{smaller}; stop that process, or plan beside it with --share {held / GIB:.1f}GiB"
     )
 
 

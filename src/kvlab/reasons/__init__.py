@@ -10,6 +10,7 @@ from kvlab.core.observation import Observation
 from kvlab.core.plan import Plan
 from kvlab.core.stated import with_derived
 from kvlab.reasons.differing import differing, told
+from kvlab.reasons.learning import with_offer
 from kvlab.reasons.replan import Replanner, found_source
 from kvlab.reasons.search import Search
 from kvlab.reasons.tier import tier_remarks
@@ -35,7 +36,7 @@ def checked(plan: Plan, observation: Observation, *, source: str | None = None, 
     again = Replanner(plan, observation, loaded) if loaded is not None else None
     if again is not None and not again.same():
         again, missing = None, f"{plan.source.name} is planned otherwise now than in this plan"
-    return Search(found, plan, observation, again).check(missing)
+    return with_offer(Search(found, plan, observation, again).check(missing), plan, observation)
 
 
 def _other_start(plan: Plan, observation: Observation) -> list[str]:

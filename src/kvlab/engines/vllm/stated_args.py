@@ -151,6 +151,7 @@ STATED = StatedArgs(
         Said("free_at_start_bytes", "bytes", re.compile(rf"Initial free memory:? {_X} GiB"), GIB),
         # "Free memory on device cuda:0 (21.3/23.6 GiB) on startup ..." (a refusal and a hint; 0.8 on)
         Said("free_at_start_bytes", "bytes", re.compile(rf"Free memory on device [\w:]*\s*\({_X}/[\d.]+ GiB\)"), GIB),
+        Said("gpu_bytes", "bytes", re.compile(rf"Free memory on device [\w:]*\s*\([\d.]+/{_X} GiB\)"), GIB),
         # "Turning off hybrid kv cache manager because `--kv-transfer-config` is set. ..."
         Said("hybrid_manager_off", "word", re.compile(r"(Turning off hybrid kv cache manager) because")),
         # "Hybrid KV cache manager is disabled for this hybrid model, ..."
