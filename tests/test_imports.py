@@ -32,7 +32,7 @@ ORDER = [
         "recordings",
     },
     {"speed", "calibration", "observe", "failing"},
-    {"ranges", "tiering"},
+    {"ranges", "tiering", "freeroom"},
     {"planning", "launch", "load", "symptoms"},
     {"reasons"},
     {"breakers", "on_ray"},

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from kvlab import calibration, engines, overhead, ranges, tables, tiering
+from kvlab import calibration, engines, freeroom, overhead, ranges, tables, tiering
 from kvlab.core import budget
 from kvlab.core.engine import Carved, Deployment, Gpu, Planner, Tiered
 from kvlab.core.model import Doubt, Origin, Weights
@@ -69,13 +69,13 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
     dtypes = _offered(prepared, carved.kv.dtype, known=stranger is None)
     alternatives = tuple(found for dtype in dtypes if (found := tables.alternative(planner, deployment, carved, dtype)))
     around = Around(
-        stranger=stranger.text if stranger is not None else None,
+        stranger=stranger and stranger.text,
         kv_flag=identity.kv_flag,
         pool=prepared.pool,
         low=ends[0] if ends else None,
         most=_most(prepared),
         usual=foreseen.usual,
-        moves=planner.moves(deployment, carved) if planner.moves is not None else (),
+        moves=freeroom.moves(planner, deployment, carved, prepared.pool),
         host=below.needs,
     )
     return Plan(
@@ -221,7 +221,11 @@ def _lacks(origin: Origin, served: str) -> str | None:
 
 
 def _gpu(ask: Ask) -> Gpu | None:
-    named = _named_gpu(ask.gpu) if ask.gpu is not None else None
+    named = None
+    if ask.gpu is not None:
+        from kvlab.facts import gpus
+
+        named = gpus.find(ask.gpu)
     if ask.gpu_gib is None:
         return named
     usable = round(ask.gpu_gib * GIB)
@@ -234,12 +238,6 @@ def _gpu(ask: Ask) -> Gpu | None:
         bandwidth=None,
         source="--gpu-gib",
     )
-
-
-def _named_gpu(name: str) -> Gpu:
-    from kvlab.facts import gpus
-
-    return gpus.find(name)
 
 
 def _weights(loaded: Loaded, ask: Ask) -> Weights | None:

@@ -27,7 +27,7 @@ class Around(NamedTuple):
     stranger: str | None = None
     """Why the engine may not run on the GPU at all."""
     moves: tuple[Move, ...] = ()
-    """Moves that only this engine has."""
+    """Moves that cost no quality: the use of free memory, and what only this engine has."""
     host: tuple[LedgerLine, ...] = ()
     """The ledger of the machine's own memory."""
 
@@ -172,7 +172,7 @@ def _fits_text(deployment: Deployment, carved: Carved, smaller: list[Alternative
     pool = deployment.pool_bytes
     if pool is not None and pool != capacity.pool_bytes and carved.kv.bytes_per_sequence:
         free = pool * 100 // carved.kv.bytes_per_sequence / 100
-        text += f" as asked for, and {size(pool)} are free, which hold {free:.2f}"
+        text += f" as asked for, and {size(pool)} are free, which hold {free:,.2f}"
     if deployment.ask.dp > 1:
         text += f" in each of {deployment.ask.dp} replicas"
     if around.most is not None and around.most < capacity.max_concurrency:
