@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-vllm test-llama lint unit types bench clean chromium
+.PHONY: demo test test-vllm test-llama test-ray lint unit types bench clean chromium
 
 demo: $(STAMP)
 	$(BIN)/kvlab demo
@@ -12,8 +12,8 @@ demo: $(STAMP)
 test: $(STAMP) chromium lint types unit
 
 lint: $(STAMP)
-	$(BIN)/ruff format --check src tests tests_vllm benchmarks
-	$(BIN)/ruff check src tests tests_vllm benchmarks
+	$(BIN)/ruff format --check src tests tests_vllm tests_ray benchmarks
+	$(BIN)/ruff check src tests tests_vllm tests_ray benchmarks
 
 types: $(STAMP)
 	$(BIN)/mypy
@@ -31,6 +31,15 @@ test-llama: $(STAMP)
 	@test -n "$(SERVER)" || { echo "name a binary: make test-llama SERVER=/path/to/llama-server"; exit 2; }
 	LLAMA_SERVER=$(SERVER) $(BIN)/pytest tests/launch/test_configurations.py
 
+# Traffic read on a Ray of two workers that is started here; Ray is heavy, so it gets an environment of its own.
+test-ray: $(VENV)-ray/.installed
+	$(VENV)-ray/bin/pytest tests_ray
+
+$(VENV)-ray/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-ray
+	$(VENV)-ray/bin/python -m pip install -q -e '.[traffic,ray,dev]'
+	touch $@
+
 # The report is looked at in a real browser: Debian's Chromium, installed when it is missing and that is allowed.
 chromium:
 	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -y -q --no-install-recommends chromium; }
@@ -47,4 +56,4 @@ $(STAMP): pyproject.toml
 	touch $(STAMP)
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(VENV)-ray

@@ -5,6 +5,10 @@
 The peer is kvcache-simulator 0.1.3 from PyPI (a C++ core), installed into an environment of its own below DIR. Both
 read the same file: Mooncake's conversation trace as it is, and cut into blocks of 16 tokens. CPU seconds are those of
 the process and its children. With --sessions FILE, a file of agent sessions as ranges of block ids is measured as well.
+
+Then each trace once more from a sample of its blocks (`--sample 1%`, SHARDS), against the exact curve: the largest
+difference over the sample's points, what the sample says of its own error, CPU seconds and memory of whole processes,
+and CPU seconds of the curve alone and of reading alone, in one process. --samples alone leaves the peer out.
 """
 
 from __future__ import annotations
@@ -15,10 +19,17 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 import venv
 from pathlib import Path
 
+from kvlab import traces
+from kvlab.core.trace import Reading
+from kvlab.core.traffic import Reuse
+from kvlab.workload.reuse import Window, reuse
+
 PEER = "kvcache-simulator==0.1.3"
+OURS = [sys.executable, "-m", "kvlab", "traffic", "--json"]
 TRACE = Path(__file__).parents[1] / "tests" / "golden" / "traces" / "mooncake_conversation_trace.jsonl.gz"
 
 
@@ -78,31 +89,67 @@ def row(name: str, ours: tuple[float, int, str], theirs: tuple[float, int, str] 
     print(text, flush=True)
 
 
+def reused(path: Path, reading: Reading, capacities: tuple[int, ...]) -> tuple[Reuse, float, float]:
+    """What the trace reuses; CPU seconds of reading it, and of the curve."""
+    begin = time.process_time()
+    trace = traces.read(path, None, reading)
+    assert trace.blocks is not None
+    read = time.process_time()
+    found = reuse(trace.blocks, Window(0, trace.inputs), capacities, None)
+    return found, read - begin, time.process_time() - read
+
+
+def sample(name: str, path: Path, share: str) -> None:
+    """Prints how far a sample's curve is from the exact one, and what each costs."""
+    sampled, _, _ = reused(path, traces.reading(None, False, 16, share), ())
+    exact, *slow = reused(path, traces.reading(None, False, 16), tuple(one.capacity_blocks for one in sampled.curve))
+    sampled, *fast = reused(path, traces.reading(None, False, 16, share), ())
+    rates = {point.capacity_blocks: point.hit_rate for point in exact.curve}
+    off = [abs(point.hit_rate - rates[point.capacity_blocks]) for point in sampled.curve]
+    within = sum(error <= (point.error or 0.0) for error, point in zip(off, sampled.curve, strict=True))
+    assert sampled.sampled is not None
+    print(
+        f"{name:24} {share} of {exact.blocks:,} references: {sampled.sampled.references:,} references,"
+        f" {sampled.sampled.blocks:,} blocks; off by {100 * max(off):.2f} points at most,"
+        f" {100 * sum(off) / len(off):.2f} on average (stated: {100 * sampled.sampled.error:.2f} at most,"
+        f" {within} of {len(off)} points within theirs)"
+    )
+    whole = [measured([*OURS, "--sample", of, str(path)]) for of in (share, "100%")]
+    memory = " against ".join(f"{one[1] / 2**20:.0f}" for one in whole)
+    print(
+        f"{'':24} curve {fast[1]:.3f} against {slow[1]:.3f} CPU s, ratio {fast[1] / slow[1]:.3f};"
+        f" reading {fast[0]:.2f} against {slow[0]:.2f}; with both {sum(fast) / sum(slow):.3f};"
+        f" whole process {whole[0][0]:.2f} against {whole[1][0]:.2f}, {memory} MiB",
+        flush=True,
+    )
+
+
+def against_peer(folder: Path) -> None:
+    """The two conversation traces, ours and the peer's."""
+    theirs = [str(peer(folder)), "run", "--model", "qwen3-8b", "--policies", "lru", "--no-progress", "--format", "json"]
+    for name, path in (("blocks of 512", with_size(folder, 512)), ("blocks of 16", in_blocks_of_16(folder))):
+        row(name, measured([*OURS, str(path)]), measured([*theirs, "--trace", str(path)]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, help="where the peer and the traces are kept (default: a temporary one)")
     parser.add_argument("--sessions", type=Path, help="agent sessions as ranges of block ids")
+    parser.add_argument("--samples", action="store_true", help="measure samples alone (default: the peer first)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        theirs = [
-            str(peer(folder)),
-            "run",
-            "--model",
-            "qwen3-8b",
-            "--policies",
-            "lru",
-            "--no-progress",
-            "--format",
-            "json",
-        ]
-        ours = [sys.executable, "-m", "kvlab", "traffic", "--json"]
-        measured([*ours, str(TRACE)])  # numba's compiler runs once, and its result is kept
-        for name, path in (("blocks of 512", with_size(folder, 512)), ("blocks of 16", in_blocks_of_16(folder))):
-            row(name, measured([*ours, str(path)]), measured([*theirs, "--trace", str(path)]))
+        measured([*OURS, str(TRACE)])  # numba's compiler runs once, and its result is kept
+        if not options.samples:
+            against_peer(folder)
+            if options.sessions:
+                row("agent sessions", measured([*OURS, str(options.sessions)]), None)
+        sample("blocks of 512", TRACE, "1%")
+        sample("blocks of 512", TRACE, "10%")
+        sample("blocks of 16", in_blocks_of_16(folder), "1%")
         if options.sessions:
-            row("agent sessions", measured([*ours, str(options.sessions)]), None)
+            sample("agent sessions", options.sessions, "1%")
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ result is the same.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kvlab.core.trace import Reading, Trace
 
 LOCAL = "local"
+_PATIENCE = 5.0
+"""Seconds."""
 _STORE = 512 << 20
 """Bytes of shared memory of a Ray that is started here; what is more goes to disk."""
 
@@ -65,6 +67,41 @@ def read(paths: Sequence[Path], form: str | None, reading: Reading, address: str
     return [pickle.loads(row["trace"]) for row in done]
 
 
+def _check(address: str) -> None:
+    """Raises EngineFailed when nobody listens there: Ray itself would try for minutes."""
+    import socket
+
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        if not host or not port.isdecimal():
+            raise BadInput(f"--ray {shortened(address)} is no address; give HOST:PORT, ray://HOST:PORT, or {LOCAL}")
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+    except (OSError, OverflowError) as problem:
+        raise EngineFailed(f"no Ray answers at {address} ({problem}); start one, or give --ray {LOCAL}") from None
+
+
+@contextmanager
+def _ended() -> Iterator[Callable[[], None]]:
+    """Ends what was started within and still runs: Ray's agents outlive its shutdown. Call it to note who runs now."""
+    import psutil
+
+    own = psutil.Process()
+    before, seen = set(own.children(recursive=True)), set()
+
+    def note() -> None:
+        seen.update(own.children(recursive=True))
+
+    try:
+        yield note
+    finally:
+        note()
+        _, alive = psutil.wait_procs(seen - before, timeout=1)
+        for process in alive:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(alive, timeout=_PATIENCE)
+
+
 @contextmanager
 def _running(address: str, files: int) -> Iterator[Any]:
     """Ray, connected; a local one is stopped at the end, whatever ends it, and leaves nothing behind."""
@@ -73,26 +110,26 @@ def _running(address: str, files: int) -> Iterator[Any]:
         import ray.data
     except ImportError:
         raise EngineFailed("--ray needs Ray: pip install 'kvlab[ray]'") from None
+    if address != LOCAL:
+        _check(address)
     import logging
     import tempfile
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # it would report to its makers
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    logging.getLogger("ray").setLevel(logging.ERROR)
+    for name in ("ray", "ray.data"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     said: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    with tempfile.TemporaryDirectory(prefix="kvlab-ray-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="kvlab-ray-", ignore_cleanup_errors=True) as folder, _ended() as note:
         try:
             if address == LOCAL:
                 said |= {"num_cpus": max(2, min(files, len(os.sched_getaffinity(0)))), "include_dashboard": False}
                 said |= {"_node_ip_address": "127.0.0.1", "_temp_dir": folder, "object_store_memory": _STORE}
-                ray.init(address=LOCAL, **said)
-            else:
-                ray.init(address=address, **said)
-        except (ConnectionError, ValueError, RuntimeError, TimeoutError) as problem:
-            ray.shutdown()
-            why = shortened(" ".join(str(problem).split()), 160)
-            raise EngineFailed(f"Ray at {address} does not answer ({why}); name HOST:PORT, or local") from None
-        try:
+            ray.init(address=address, **said)
             yield ray
+        except (ConnectionError, ValueError, RuntimeError, TimeoutError) as problem:
+            why = shortened(" ".join(str(problem).split()), 160)
+            raise EngineFailed(f"Ray at {address} does not answer ({why}); name HOST:PORT, or {LOCAL}") from None
         finally:
+            note()
             ray.shutdown()

@@ -6,6 +6,7 @@ the paper's correction for samples that hold more or fewer references than R of 
 
 Two things make a point wrong. Which blocks are in the sample: its variance is taken from groups of the sample, chosen
 by hash. How deep a block lies: d - 1 is binomial, so the curve is read at both ends of that many blocks.
+The two are added: a sample that holds too many blocks misses too often and finds blocks too deep.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def _curve(seen: _Seen, reach: Ints, rate: float) -> _Curve:
     spread = np.ceil(2 * np.sqrt(np.maximum(reach, 1) * (1 - rate))).astype(np.int64)
     beside = (missed[np.clip(reach - spread, 0, top)] - missed[np.clip(reach + spread, 0, top)]) / 2
     inside = np.clip(reach, 0, top)
-    return _Curve(missed[inside] / rate, np.sqrt(chance**2 + beside**2) / rate, short[inside] / rate)
+    return _Curve(missed[inside] / rate, (chance + beside) / rate, short[inside] / rate)
 
 
 def _ideal(blocks: Blocks, seen: _Seen, window: Window, in_blocks: int) -> Ideal:
