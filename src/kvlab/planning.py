@@ -137,14 +137,14 @@ def _stranger(prepared: Prepared, title: str) -> Doubt | None:
 
 
 def _offered(prepared: Prepared, current: str, *, known: bool) -> tuple[str, ...]:
-    """The cache dtypes to compare: the one in use where the engine may not run, and fp4 only on chips that read it."""
+    """The cache dtypes to compare: the one in use where the engine may not run, else those that the chip reads."""
     if not known:
         return (current,)
     formats = prepared.deployment.gpu.formats if prepared.deployment.gpu is not None else None
     found = tables.dtypes(prepared.planner, current)
-    if formats is None or "fp4" in formats:
-        return found
-    return tuple(dtype for dtype in found if dtype == current or not dtype.startswith(("fp4", "nvfp4")))
+    words = (("fp4", "fp4"), ("fp4", "nvfp4"), ("bf16", "bfloat16"))
+    lacking = tuple(word for format, word in words if formats is not None and format not in formats)
+    return tuple(dtype for dtype in found if dtype == current or not dtype.startswith(lacking))
 
 
 def _most(prepared: Prepared) -> int | None:

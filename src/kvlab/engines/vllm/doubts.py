@@ -11,10 +11,11 @@ from kvlab.engines.vllm.arguments import argument_doubts
 from kvlab.engines.vllm.carving import Carving, hybrid_off, not_paged
 from kvlab.engines.vllm.defaults import sequences
 from kvlab.engines.vllm.drafts import drafting
-from kvlab.engines.vllm.dtypes import compressed, is_sparse, unknown_format
+from kvlab.engines.vllm.dtypes import compressed, is_sparse, unknown_format, without_bfloat16
 from kvlab.engines.vllm.platform import capability, on_cpu
 from kvlab.engines.vllm.versions import parse, release
 
+_FALLS_BACK = (0, 10, 0)  # the first release that was seen to leave bfloat16 by itself where the GPU has none
 _COMPRESSED = (0, 30, 0)  # rules of older releases for DeepSeek V4's caches are not known
 
 
@@ -40,7 +41,7 @@ def doubts(deployment: Deployment, plan: Carving) -> tuple[Doubt, ...]:
                 " give --gpu or --block-size",
             )
         )
-    found += [*_dtype_doubts(deployment, plan), *_state_doubts(deployment, plan)]
+    found += [*_half_doubts(deployment), *_dtype_doubts(deployment, plan), *_state_doubts(deployment, plan)]
     if drafting(deployment.model, layout, ask) is None:
         found.append(
             Doubt("speculative-config", "layers of a draft model keep a cache of their own, which is not in this plan")
@@ -62,6 +63,31 @@ def _block_depends(layout: Layout) -> bool:
 def _format_depends(layout: Layout, dtype: str) -> bool:
     """Whether another GPU's kernels of sparse MLA would store the same words in rows of another size."""
     return dtype == "fp8_ds_mla" and is_sparse(layout) and not compressed(layout)
+
+
+def _half_doubts(deployment: Deployment) -> list[Doubt]:
+    """What vLLM refuses, or does by itself, on a GPU whose compute capability has no bfloat16."""
+    model, ask, cc = deployment.model, deployment.ask, capability(deployment.gpu)
+    instead = without_bfloat16(model, cc)
+    if cc is None or instead is None:
+        return []
+    where, named = f"compute capability {cc[0]}.{cc[1]}", ask.arg("dtype")
+    if named == "bfloat16":
+        text = f"vLLM does not start with --dtype bfloat16 on {where} (it needs 8.0): leave it out, or name {instead}"
+        return [Doubt("dtype", text)]
+    found = []
+    if ask.kv_dtype == "bfloat16":
+        text = f"the model is computed in {instead} on {where}, and the cache must be in that: --kv-dtype auto"
+        found.append(Doubt("kv-cache-dtype", text))
+    if model.dtype != "bfloat16" or named not in (None, "auto"):
+        return found
+    if release(ask) < _FALLS_BACK:
+        text = f"bfloat16 needs compute capability 8.0, this GPU has {cc[0]}.{cc[1]}, and old releases refuse to start"
+        found.append(Doubt("dtype", f"{text} with such a checkpoint: add --engine-arg dtype={instead}"))
+    elif instead == "float32":
+        text = f"on {where} vLLM computes {model.model_type} in float32: its weights take twice the bytes of the file"
+        found.append(Doubt("dtype", f"{text}: give them with --weights-gib"))
+    return found
 
 
 def _dtype_doubts(deployment: Deployment, plan: Carving) -> list[Doubt]:

@@ -29,6 +29,9 @@ _CPU = ("float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2")
 # vLLM gives these architectures an fp8 cache on compute capability 10.x when the dtype is auto, since 0.30.
 _FP8_ON_SM100 = ("glm_moe_dsa",)
 _COMPRESSED = 584  # an entry of DeepSeek V4: 448 fp8 values, 64 bf16 rotary values, 8 bytes of scales
+_BF16_SINCE = (8, 0)  # compute capability
+# Architectures that vLLM refuses to compute in float16 (vllm/config/model.py).
+_NOT_HALF = ("gemma2", "gemma3", "gemma3_text", "plamo2", "glm4")
 INDEXER_BLOCK = 128  # values of an indexer key that share one fp32 scale
 
 
@@ -82,7 +85,14 @@ def _auto(model: Model, release: Release, capability: tuple[int, int] | None) ->
         return model.kv_cache_format or "auto"
     if model.model_type in _FP8_ON_SM100 and release >= (0, 30, 0) and capability and capability[0] == 10:
         return "fp8_e4m3"
-    return "float16" if model.dtype == "float16" else "bfloat16"
+    return "float16" if model.dtype == "float16" else without_bfloat16(model, capability) or "bfloat16"
+
+
+def without_bfloat16(model: Model, capability: tuple[int, int] | None) -> str | None:
+    """What vLLM computes in by itself on a GPU without bfloat16; None where the GPU has it, or is not known."""
+    if capability is None or capability >= _BF16_SINCE:
+        return None
+    return "float32" if model.model_type in _NOT_HALF else "float16"
 
 
 def unknown_format(model: Model, asked: str | None, release: Release) -> str | None:
