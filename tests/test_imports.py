@@ -11,8 +11,9 @@ SRC = Path(__file__).parents[1] / "src" / "kvlab"
 ORDER = [
     {"core"},
     {"store", "variants"},
-    {"facts", "families", "engines", "readers", "traces", "workload", "rules", "causes", "diagnoses"},
+    {"facts", "families", "engines", "readers", "traces", "workload", "rules", "diagnoses"},
     {
+        "causes",
         "options",
         "machine",
         "ports",
@@ -37,7 +38,7 @@ ORDER = [
     {"reasons"},
     {"breakers", "on_ray"},
     {"attach", "sizing", "deploy", "flagcheck", "following", "rightsize"},
-    {"grid", "polling"},
+    {"grid", "polling", "interventions"},
     {"diagnosing"},
     {"asked"},
     {"prompts", "answers", "sharing", "lab", "settings"},

@@ -96,7 +96,12 @@ def _refuse_other_causes(check: Check) -> None:
     from kvlab import causes
 
     other = next(
-        (one for one in check.causes if one.certainty != "possible" and not causes.cause(one.code).taught), None
+        (
+            one
+            for one in check.causes
+            if (one.setting or one.certainty != "possible") and not causes.cause(one.code).taught
+        ),
+        None,
     )
     if other is not None:
         raise BadInput(f"not learned, since the log is not of a start of this plan: {other.text}")

@@ -74,6 +74,29 @@ def test_a_number_of_blocks_that_was_given_explains_it() -> None:
     assert "--engine-arg num-gpu-blocks-override=1500" in found.remarks[0]
 
 
+def test_a_given_pool_is_named_where_the_model_is_not_found() -> None:
+    # line 43 of the log: "Explicitly set (1.0/23.54) GiB for KV cache on node 0."
+    found = api.check(started("block_size_32"), plan=planned(pool_gib=0.1, context=None))
+    reasons = by_code(found)
+    assert (reasons["pool_given"].certainty, reasons["pool_given"].explains) == ("stated", ("kv_pool_bytes",))
+    assert reasons["pool_given"].text.endswith("the log has 1: plan with --pool-gib 1")
+    assert {reasons[code].certainty for code in ("context", "block_size")} == {"possible"}
+    assert row(found, "kv_pool_bytes").causes == (reasons["pool_given"],)
+    assert not any(remark.startswith("unexplained") for remark in found.remarks)
+
+
+def test_given_blocks_are_named_where_the_model_is_not_found() -> None:
+    found = api.check(started("blocks_override"), plan=planned(pool_gib=0.1, context=None))
+    reason = by_code(found)["blocks_given"]
+    assert (reason.certainty, reason.explains) == ("stated", ("num_gpu_blocks",))
+    assert row(found, "num_gpu_blocks").causes == (reason,)
+
+
+def test_blocks_that_were_given_explain_the_tokens_by_their_ratio() -> None:
+    found = api.check(started("blocks_override"), plan=planned())
+    assert by_code(found)["blocks_given"].explains == ("kv_tokens", "max_concurrency", "num_gpu_blocks")
+
+
 def test_a_pool_that_was_given_explains_a_budget() -> None:
     plan = planned(pool_gib=None, weights_gib=0.5, overhead_gib=2.0)
     found = checked(started("block_size_32"), plan)
@@ -118,7 +141,7 @@ def test_a_cache_that_did_not_double_is_said_so(tmp_path: Path) -> None:
 def test_without_the_model_the_settings_are_still_named() -> None:
     found = api.check(started("block_size_32"), plan=planned())
     (reason,) = found.causes
-    assert (reason.code, reason.certainty, reason.explains) == ("block_size", "stated", ())
+    assert (reason.code, reason.certainty, reason.explains) == ("block_size", "possible", ())
     assert found.remarks[0].startswith("the plan was not made again with the log's settings: gemma-3-270m.json is not")
 
 

@@ -143,6 +143,12 @@ def test_a_start_of_something_else_teaches_nothing(
     assert not kept.exists()
 
 
+def test_a_setting_that_differs_teaches_nothing_where_the_model_is_not_found(tmp_path: Path, kept: Path) -> None:
+    with pytest.raises(BadInput, match="the log's --gpu-memory-utilization is"):
+        api.check(log(tmp_path, 46.0, args="{'gpu_memory_utilization': 0.8}"), plan=planned(), learn=True)
+    assert not kept.exists()
+
+
 def test_an_overhead_that_was_larger_is_learned(tmp_path: Path, kept: Path) -> None:
     plan = planned()
     found = api.check(log(tmp_path, line(plan, "pool") - 8), plan=plan, learn=True, source=QWEN)

@@ -38,6 +38,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     certainty: Certainty
     explains: tuple[str, ...] = ()
+    setting: bool = False
+    """Whether it is a stated setting that differs, and was not tried: then it explains nothing for sure."""
 
 
 class CheckRow(msgspec.Struct, frozen=True, kw_only=True):

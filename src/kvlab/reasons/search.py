@@ -9,7 +9,7 @@ import msgspec
 
 from kvlab import causes, engines
 from kvlab.core.cause import GUESSES, Case, Cause, Changes, Guess
-from kvlab.core.check import SERVER_RUNS, Check, CheckRow, Reason
+from kvlab.core.check import SERVER_RUNS, Certainty, Check, CheckRow, Reason
 from kvlab.core.follows import follows, pool_off, stated_pool
 from kvlab.core.observation import Observation, Value
 from kvlab.core.plan import Plan
@@ -50,8 +50,12 @@ class Search:
         reasons, left = self._stated()
         if left and self.again is not None:
             reasons, left = self._guessed(self._case(left), reasons, left)
+        tested = self._tested(self._case(left))
+        # What arithmetic shows of a setting counts more than that it differs.
+        shown = {reason.code for reason in tested}
+        reasons = [reason for reason in reasons if not (reason.setting and reason.code in shown)]
         known = {reason.code for reason in reasons}
-        reasons += [reason for reason in self._tested(self._case(left)) if reason.code not in known]
+        reasons += [reason for reason in tested if reason.code not in known]
         reasons.sort(key=lambda reason: (_SUREST_FIRST.index(reason.certainty), -len(reason.explains)))
         explained = {name for reason in reasons for name in reason.explains}
         if self.again is None and self.differing:
@@ -161,7 +165,8 @@ class Search:
 
     def _unproven(self, item: Differing) -> Reason:
         ours = [row.name for row in self.differing if item.code == "context" and _because(row).startswith(SERVER_RUNS)]
-        return Reason(code=item.code, text=told(item), certainty="stated", explains=tuple(ours))
+        certainty: Certainty = "stated" if ours else "possible"
+        return Reason(code=item.code, text=told(item), certainty=certainty, explains=tuple(ours), setting=True)
 
     def _possible(self, item: Differing) -> Reason:
         return Reason(code=item.code, text=f"{told(item)}; what it takes is not planned", certainty="possible")
@@ -223,7 +228,7 @@ class Search:
         """What is not explained, and which line would tell."""
         open_rows = [row.name.replace("_", " ") for row in self.differing if row.name not in explained]
         silent = [reason for reason in reasons if not reason.explains]
-        if any(reason.certainty != "possible" or causes.cause(reason.code).taught for reason in silent):
+        if any(item.setting or item.certainty != "possible" or causes.cause(item.code).taught for item in silent):
             return []
         lacks = []
         part = engines.stated_args(self.plan.engine.name)
@@ -239,7 +244,13 @@ class Search:
     def _row(self, row: CheckRow, reasons: list[Reason]) -> CheckRow:
         if row.verdict != "differs":
             return row
-        ours = tuple(reason for reason in reasons if row.name in reason.explains or not reason.explains)
+        told_of = {name for reason in reasons if reason.certainty != "possible" for name in reason.explains}
+        ours = tuple(
+            reason
+            for reason in reasons
+            if row.name in reason.explains
+            or not (reason.explains or (reason.setting and row.name in (told_of | self.pool)))
+        )
         because = ours[0].text if ours else f"unexplained; {_because(row)}"
         return msgspec.structs.replace(
             row, follows_from=self.shares.get(row.name, ()), causes=ours, likely_because=because

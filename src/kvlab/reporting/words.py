@@ -179,7 +179,8 @@ def why(row: CheckRow) -> str:
     because = plain(row.likely_because or "")
     if row.verdict != "differs" or not (row.causes or traced):
         return because
-    told = f"likely because {because}" if row.causes and row.causes[0].certainty != "possible" else because
+    how = "possibly" if row.causes and row.causes[0].certainty == "possible" else "likely"
+    told = f"{how} because {because}" if row.causes else because
     return "; ".join(part for part in (traced, told) if part)
 
 
