@@ -13,6 +13,7 @@ from kvlab.core.cause import Changes
 from kvlab.core.check import CheckRow, compare
 from kvlab.core.errors import KvlabError
 from kvlab.core.follows import POOL, stated_pool
+from kvlab.core.model import Origin
 from kvlab.core.observation import Observation, Value
 from kvlab.core.plan import Ask, Expected, Plan
 from kvlab.core.units import GIB
@@ -102,7 +103,17 @@ def found_source(plan: Plan, source: str | None, near: str | None = None) -> tup
             continue
         if (found.origin.name, found.origin.kind) == (origin.name, origin.kind):
             return found, ""
-    return None, f"{origin.name} is not found from here; give --source with its place"
+    return None, _where(origin, near)
+
+
+def _where(origin: Origin, near: str | None) -> str:
+    """What to do about a model that is not found."""
+    if origin.kind == "hub":
+        return f"{origin.name} cannot be read from the Hub now: give --source with a folder or a config.json of it"
+    where = "neither in this folder nor beside the plan" if near else "not in this folder"
+    return (
+        f"{origin.name} is {where} (a plan keeps a model's name and not its folder): give --source FOLDER/{origin.name}"
+    )
 
 
 def _holds(place: Path, kind: str) -> bool:
