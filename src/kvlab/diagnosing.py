@@ -8,7 +8,6 @@ from collections.abc import Callable
 import msgspec
 
 from kvlab import diagnoses, engines, recordings, store
-from kvlab.core.advice import narrowed
 from kvlab.core.cache_use import filled
 from kvlab.core.diagnosis import (
     NOT_ENOUGH,
@@ -31,8 +30,8 @@ from kvlab.core.errors import BadInput, nearest
 from kvlab.core.plan import Plan
 from kvlab.core.scrape import window
 from kvlab.core.speed import Range
+from kvlab.interventions import interventions
 
-_MOST_STEPS = 3
 _SECONDS = 30.0
 """How long a URL is looked at unless said otherwise."""
 _NO_VERDICT = "What was seen does not decide it"
@@ -201,7 +200,7 @@ def judge(case: Case) -> Diagnosis:
         looks=len(case.looks),
         evidence=_evidence(deciding or _told(asked)),
         missing=_missing(asked, code),
-        interventions=(_AGAIN,) if code == NOT_ENOUGH else _interventions(case, code),
+        interventions=(_AGAIN,) if code == NOT_ENOUGH else interventions(case, code),
         others=tuple(_other(name, asked[name], answers[name]) for name in asked if name != code),
     )
 
@@ -253,23 +252,3 @@ def _other(code: str, ways: tuple[Way, ...], answer: bool | None) -> Other:
         refused = next(way for way in ways if all_hold(way) is None)
     decided = next((one for one in refused if one.holds is answer), refused[0])
     return Other(code, "no" if answer is False else "unknown", decided.text)
-
-
-def _interventions(case: Case, code: str) -> tuple[Intervention, ...]:
-    steps, tailor = diagnoses.page(code).do, diagnoses.rule(code).tailor
-    titles = {name: engines.engine(name).title for name in engines.names()}
-    own = titles.get(case.last.engine)
-    found = list[Intervention]()
-    for step in tailor(case, steps) if tailor is not None else steps:
-        do = step.do if own is None else _of_engine(step.do, own, tuple(titles.values()))
-        if do:
-            rank = len(found) + 1
-            found.append(Intervention(rank=rank, do=do, why=step.why, expect=step.expect, verify=step.verify))
-    return tuple(found[:_MOST_STEPS])
-
-
-def _of_engine(text: str, own: str, titles: tuple[str, ...]) -> str:
-    """The step without other engines' flags; empty where it is theirs alone."""
-    (left,) = narrowed((text,), own, titles)
-    others = [title for title in titles if title != own and title in left]
-    return "" if left == text and others and own not in text else left

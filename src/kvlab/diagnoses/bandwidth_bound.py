@@ -17,12 +17,12 @@ Do:
   --kv-cache-dtype fp8_e4m3, llama.cpp -ctk q8_0 -ctv q8_0, Ollama OLLAMA_KV_CACHE_TYPE=q8_0, LMDeploy --quant-policy
   8. Why: the live cache is read every step. Expect: its part of the step's bytes halves. Verify: itl_seconds falls at
   the same running; kvlab ab MODEL --b kv-dtype=fp8 measures it and gates the answers.
-- store the weights in fewer bytes (an fp8 or 4-bit checkpoint). Why: they are read every step whatever runs. Expect:
+- store the weights in fewer bytes (a checkpoint of 8 or 4 bits). Why: they are read every step whatever runs. Expect:
   their part of the step's bytes halves or quarters. Verify: itl_seconds falls; kvlab quality gates the answers.
 - let fewer decode together, or take a replica: vLLM --max-num-seqs, SGLang --max-running-requests, TensorRT-LLM
-  --max_batch_size, LMDeploy --max-batch-size. Why: each brings its cache to every step. Expect: sooner tokens for
-  each and fewer in all. Verify: itl_seconds against generation_tokens_total a second; kvlab bench URL --concurrency
-  N.
+  --max_batch_size, LMDeploy --max-batch-size, llama.cpp -np, Ollama OLLAMA_NUM_PARALLEL. Why:
+  each brings its cache to every step. Expect: sooner tokens for each and fewer in all. Verify: itl_seconds against
+  generation_tokens_total a second; kvlab bench URL --concurrency N.
 - take a GPU with more bandwidth, or tensor parallelism. Why: each rank reads its part. Expect: time per token falls
   with the bytes per rank. Verify: kvlab plan MODEL --gpu GPU --tp N states the speed; itl_seconds falls.
 

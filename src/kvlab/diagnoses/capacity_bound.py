@@ -25,9 +25,9 @@ Do:
   (--plan). Verify: kv_used_ratio and waiting fall; kvlab ab MODEL --b kv-dtype=fp8 measures the throughput and gates
   the answers.
 - give the cache more of the GPU: vLLM --gpu-memory-utilization, SGLang --mem-fraction-static, LMDeploy
-  --cache-max-entry-count, TensorRT-LLM free_gpu_memory_fraction. Why: what the engine leaves free is no cache.
-  Expect: a few per cent; with a plan the exact number (--plan). Verify: the pool in the start-up log (kvlab check LOG
-  --plan plan.json), then kv_used_ratio.
+  --cache-max-entry-count, TensorRT-LLM kv_cache_config.free_gpu_memory_fraction. Why: what the engine leaves
+  free is no cache. Expect: a few per cent; with a plan the exact number (--plan). Verify: the pool in the start-up log
+  (kvlab check LOG --plan plan.json), then kv_used_ratio.
 - ask for less: bound the answers (max_tokens), set the context limit near the 99th percentile of real lengths. Why: a
   request holds its tokens as long as it runs. Expect: as many more requests as the mean length falls. Verify: kvlab
   traffic TRACE says which limit; waiting falls.

@@ -13,11 +13,11 @@ the weights. More cache would only admit more of them.
 
 Do:
 - let prompts take smaller parts of each step: vLLM --max-num-batched-tokens, SGLang --chunked-prefill-size,
-  TensorRT-LLM --max_num_tokens, llama.cpp -ub. Why: long prompts hold up the tokens of those that decode. Expect:
-  steadier tokens and later first tokens; in all no more tokens. Verify: itl_seconds falls and ttft_seconds rises;
-  kvlab bench URL at the same rate.
-- take weights in fp8 where the GPU multiplies fp8 twice as fast. Why: the same tokens take half the time. Expect:
-  prefill up to twice as fast. Verify: prefill_tokens_total a second at the same load; kvlab quality gates the
+  TensorRT-LLM --max_num_tokens, LMDeploy --max-prefill-token-num, llama.cpp -ub. Why: long prompts hold up the
+  tokens of those that decode. Expect: steadier tokens and later first tokens; in all no more tokens. Verify:
+  itl_seconds falls and ttft_seconds rises; kvlab bench URL at the same rate.
+- take weights of a format that the GPU multiplies faster (fp8 where it does). Why: the same tokens take less time.
+  Expect: prefill up to twice as fast. Verify: prefill_tokens_total a second at the same load; kvlab quality gates the
   answers.
 - take replicas, or split prefill from decoding. Why: the arithmetic is used up. Expect: the queue is shared. Verify:
   ttft_seconds of each replica; kvlab bench URL --rate N.

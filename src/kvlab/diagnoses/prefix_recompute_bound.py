@@ -18,11 +18,12 @@ Do:
   prefix_hits_tokens_total grows with prefix_queries_tokens_total; ttft_seconds falls; kvlab prefix URL measures cold
   against warm.
 - see that prefix caching is on: vLLM --enable-prefix-caching, SGLang without --disable-radix-cache, LMDeploy
-  --enable-prefix-caching, TensorRT-LLM enable_block_reuse, llama.cpp with cache_prompt (and --swa-full, where windows
-  slide: it keeps no part of such a cache otherwise). Why: without it nothing is looked up. Expect:
+  --enable-prefix-caching, TensorRT-LLM kv_cache_config.enable_block_reuse, llama.cpp with cache_prompt, llama.cpp
+  --swa-full where windows slide. Why: without it nothing is looked up. Expect:
   prefix_queries_tokens_total rises with the prompts. Verify: kvlab prefix URL sees a warm prompt come sooner.
-- keep what was computed longer: a larger pool (fp8), a host tier (vLLM --kv-offloading-size, SGLang
-  --enable-hierarchical-cache, llama.cpp --cache-ram), one replica for each conversation. Why: what is evicted or lies
+- keep what was computed longer: a larger pool (fewer bytes a token), a host tier (vLLM
+  --kv-offloading-size, SGLang --enable-hierarchical-cache, llama.cpp --cache-ram, TensorRT-LLM
+  kv_cache_config.host_cache_size), one replica for each conversation. Why: what is evicted or lies
   elsewhere is computed again. Expect: the hit rate of that many tokens in kvlab traffic's curve. Verify: hits rise;
   kvlab ab MODEL --b kv-dtype=fp8.
 
