@@ -232,7 +232,9 @@ def status(now: Look, before: Look | None, pool: float | None = None) -> str:
     elif "kv_used_tokens" in now.words:
         parts.append(f"cache {now.words['kv_used_tokens']:,.0f} tokens used")
     for word, title in (("prompt_tokens_total", "prompt"), ("generation_tokens_total", "output")):
-        if (grown := _grown(word, now, before)) is not None and before is not None:
+        grown = _grown(word, now, before)
+        # some engines count a request's tokens when it ends: until then none made is not known, and not said
+        if before is not None and grown is not None and (grown or not now.words.get("running")):
             parts.append(f"{title} {grown / (now.at - before.at):,.0f} tok/s")
     if now.words.get("preemptions_total"):
         parts.append(f"preemptions {now.words['preemptions_total']:,.0f}")

@@ -1,4 +1,4 @@
-"""Thirteen ways in which an engine's metrics mislead, each with a load or a scrape that does. Reading the names and
+"""Fourteen ways in which an engine's metrics mislead, each with a load or a scrape that does. Reading the names and
 label sets right is tested with the engines; these are the conclusions."""
 
 from __future__ import annotations
@@ -246,3 +246,19 @@ def test_requests_that_wait_for_an_adapter_do_not_wait_for_room() -> None:
     found = of(*(Reading(engine="vllm", values={**told, "preemptions_total": 0}) for _ in range(3)))
     assert holds(found, "capacity_bound") == "no"
     assert "14 for other reasons" in because(found, "scheduler_limit_bound")
+
+
+def test_14_no_token_counted_while_requests_run_is_not_no_token_made() -> None:
+    """llama-server counts the tokens of a request when it ends, and those of its prompt before."""
+    told = [
+        Reading(
+            engine="llamacpp",
+            values={"running": 2, "waiting": 0, "slots": 4, "prefill_tokens_total": 900 * at, "prompt_tokens_total": at}
+            | {"generation_tokens_total": 50},
+        )
+        for at in (1, 2, 3)
+    ]
+    found = of(*told)
+    assert found.verdict == "not_enough_evidence"
+    assert any("none was counted though requests run" in text for text in found.missing)
+    assert not any(" 0 tokens" in text for text in (*found.because, *(other.because for other in found.others)))

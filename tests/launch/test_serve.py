@@ -302,6 +302,13 @@ def test_a_status_says_only_what_was_seen() -> None:
     assert (status(tokens, None), status(tokens, None, 2048)) == ("cache 1,536 tokens used", "cache 75% used")
 
 
+def test_no_rate_is_said_while_requests_run_and_none_of_their_tokens_is_counted() -> None:
+    counted = {"prompt_tokens_total": 1100.0, "generation_tokens_total": 450.0}
+    at_work, idle = {"running": 4.0, "waiting": 1.0} | counted, {"running": 0.0, "waiting": 0.0} | counted
+    assert status(Look(2.0, at_work), Look(0.0, at_work)) == "running 4 · waiting 1"
+    assert status(Look(2.0, idle), Look(0.0, idle)) == "running 0 · waiting 0 · prompt 0 tok/s · output 0 tok/s"
+
+
 def test_a_status_of_a_busy_server_fits_80_columns() -> None:
     names = ("prompt_tokens_total", "generation_tokens_total", "prefix_queries_tokens_total")
     before = dict.fromkeys((*names, "prefix_hits_tokens_total"), 0.0)
