@@ -84,7 +84,7 @@ def test_ctrl_c_stops_the_ray_that_was_started(cut: list[str]) -> None:
         _, alive = psutil.wait_procs(started, timeout=20)
         assert not alive
         assert not list(Path(folder).iterdir())
-        assert addresses <= {"127.0.0.1", "::1"}
+        assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
 
 
 def workers(process: subprocess.Popen[bytes]) -> list[psutil.Process]:

@@ -105,11 +105,10 @@ def _ended() -> Iterator[Callable[[], None]]:
 @contextmanager
 def _running(address: str, files: int) -> Iterator[Any]:
     """Ray, connected; a local one is stopped at the end, whatever ends it, and leaves nothing behind."""
-    try:
-        import ray
-        import ray.data
-    except ImportError:
-        raise EngineFailed("--ray needs Ray: pip install 'kvlab[ray]'") from None
+    from importlib.util import find_spec
+
+    if find_spec("ray") is None:
+        raise EngineFailed("--ray needs Ray: pip install 'kvlab[ray]'")
     if address != LOCAL:
         _check(address)
     import logging
@@ -117,6 +116,11 @@ def _running(address: str, files: int) -> Iterator[Any]:
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # it would report to its makers
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    if address == LOCAL:  # else it takes 127.0.0.1 for the host's address; read when Ray is imported
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    import ray
+    import ray.data
+
     for name in ("ray", "ray.data"):
         logging.getLogger(name).setLevel(logging.ERROR)
     said: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}

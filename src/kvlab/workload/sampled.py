@@ -29,7 +29,7 @@ _GROUPS = 32
 _SURE = 2.04
 """Student's t for 95 % and _GROUPS - 1 degrees of freedom."""
 _DEFINITION = (
-    "SHARDS: blocks are kept by their hash, with all their references; a point's error is 95 % confidence (the"
+    "SHARDS: blocks are kept by their hash, with all their references; a point's error is about 95 % confidence (the"
     f" spread of {_GROUPS} groups of the sample, and of the depth of a block)"
 )
 
