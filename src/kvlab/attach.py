@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kvlab import engines
+from kvlab import engines, recordings
 from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.observation import Observation, Seen
 from kvlab.core.scrape import STARTED_AT
@@ -51,14 +51,36 @@ def read_words(url: str, engine: str) -> dict[str, float] | None:
 
 
 async def named(session: ClientSession, url: str, engine: str | None) -> tuple[str, str]:
-    """The server's address without its end, and its engine's name. Raises ServerRefused and BadInput as above."""
-    server = await contact(session, url, None)
-    name = engine or server.engine or await _by_telltale(session, server.url)
+    """The server's address without its end, and its engine's name. Raises ServerRefused and BadInput as above.
+
+    A port that serves nothing but its metrics is told by them.
+    """
+    base, told = base_url(url), None
+    try:
+        told = (await contact(session, url, None)).engine
+    except ServerRefused:
+        told = await _by_metrics(session, base, engine)
+        if told is None:
+            raise
+    name = engine or told or await _by_telltale(session, base) or await _by_metrics(session, base, None)
     if name is None:
-        raise BadInput(f"{server.url} does not say which engine it is; name it with --engine")
-    if server.engine not in (None, name):
-        raise BadInput(f"{server.url} says that it is {server.engine}, not {name}; correct --engine or the URL")
-    return server.url, name
+        raise BadInput(f"{base} does not say which engine it is; name it with --engine")
+    if told not in (None, name):
+        raise BadInput(f"{base} says that it is {told}, not {name}; correct --engine or the URL")
+    return base, name
+
+
+async def _by_metrics(session: ClientSession, url: str, engine: str | None) -> str | None:
+    """The engine whose series the metrics page has, or the asked one where that page has none that kvlab knows."""
+    asked = engines.names() if engine is None else (engine,)
+    for path in dict.fromkeys(engines.metric_map(name).paths[0] for name in asked):
+        try:
+            text = await _page(session, url + path)
+        except ServerRefused:
+            return None
+        if text is not None and (found := recordings.engine_of(text) or engine) is not None:
+            return found
+    return None
 
 
 async def _by_telltale(session: ClientSession, url: str) -> str | None:
@@ -88,7 +110,8 @@ async def _read(session: ClientSession, url: str, engine: str) -> Observation:
         for name, value in sorted(reading.values.items())
         if name != STARTED_AT  # a moment, not a quantity to compare
     )
-    return Observation(engine=engine, version=described.version, seen=(*measured, *described.seen))
+    seen = (*measured, *described.seen)
+    return Observation(engine=engine, version=described.version, seen=seen, settings=described.settings, server=True)
 
 
 async def pages(session: ClientSession, url: str, engine: str) -> dict[str, str]:

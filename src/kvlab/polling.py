@@ -35,10 +35,17 @@ def poll(
 
     async def main(_: Callable[[], float]) -> tuple[Scrape, ...]:
         async with Connections(_SECONDS, url) as connections:
-            base, name = await named(connections.fresh, url.rstrip("/").removesuffix("/metrics"), engine)
+            base, name = await named(connections.fresh, _base(url), engine)
             return await _poll(connections.fresh, (base, name), seconds, on_count)
 
     return clock.run(main)
+
+
+def _base(url: str) -> str:
+    """The address without the path of a metrics page."""
+    pages = sorted({engines.metric_map(name).paths[0] for name in engines.names()}, key=len, reverse=True)
+    plain = url.rstrip("/")
+    return plain.removesuffix(next((page for page in pages if plain.endswith(page)), ""))
 
 
 async def _poll(

@@ -13,7 +13,7 @@ import pytest
 
 from kvlab import api
 from kvlab.attach import read_server
-from kvlab.core.errors import BadInput
+from kvlab.core.errors import BadInput, ServerRefused
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -103,3 +103,23 @@ def test_an_unknown_server_is_to_be_named() -> None:
         read_server(url)
     with serving(SERVERS["vllm"][0]) as url, pytest.raises(BadInput, match="says that it is vllm, not sglang"):
         read_server(url, "sglang")
+
+
+@pytest.mark.parametrize("engine", ["vllm", "tensorrt-llm"])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_port_that_serves_its_metrics_alone_is_diagnosed(engine: str, named: bool) -> None:
+    """A sidecar, or a server that keeps its other paths from strangers: the page itself says whose it is."""
+    page = next((path, text) for path, text in SERVERS[engine][0].items() if path.endswith("/metrics"))
+    with serving(dict([page])) as url:
+        for address in (url, url + page[0]):
+            found = api.diagnose(address, seconds=0.3, engine=engine) if named else api.diagnose(address, seconds=0.3)
+            assert found.engine == engine
+        assert read_server(url).engine == engine
+
+
+def test_a_metrics_page_of_nobody_does_not_make_a_server() -> None:
+    with (
+        serving({"/metrics": "node_load1 0.5\n"}) as url,
+        pytest.raises(ServerRefused, match="/v1/models answered 404"),
+    ):
+        api.diagnose(url, seconds=0.3)

@@ -12,9 +12,9 @@ import msgspec
 from kvlab import store
 from kvlab.core.diagnosis import Look
 from kvlab.core.errors import BadInput
-from kvlab.recordings._pages import of_text
+from kvlab.recordings._pages import engine_of, of_text
 
-__all__ = ["Format", "formats", "read"]
+__all__ = ["Format", "engine_of", "formats", "read"]
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ def of_text(text: str, engine: str | None) -> Reading:
     found = rows(text)
     if engine is not None:
         return engines.reading(engine, {engines.metric_map(engine).paths[0]: text})
-    prefixes = {map_.prefix: name for name in engines.names() if (map_ := engines.metric_map(name)).prefix}
+    prefixes = _prefixes()
     known = (*prefixes, *_STRANGERS)
     seen = Counter(prefix for _, sample in found for prefix in known if sample.name.startswith(prefix))
     if not seen:
@@ -39,3 +39,18 @@ def of_text(text: str, engine: str | None) -> Reading:
         values={word: value for word, value, _ in stated},
         lines={word: line for word, _, line in stated},
     )
+
+
+def engine_of(text: str) -> str | None:
+    """The engine that kvlab knows whose series a /metrics page has most of; None when it has none or is no page."""
+    try:
+        found = rows(text)
+    except BadInput:
+        return None
+    prefixes = _prefixes()
+    seen = Counter(prefixes[prefix] for _, sample in found for prefix in prefixes if sample.name.startswith(prefix))
+    return seen.most_common(1)[0][0] if seen else None
+
+
+def _prefixes() -> dict[str, str]:
+    return {map_.prefix: name for name in engines.names() if (map_ := engines.metric_map(name)).prefix}
