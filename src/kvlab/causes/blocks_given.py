@@ -5,17 +5,20 @@ Seen: num_gpu_blocks_override or max_total_tokens in the engine's arguments, or 
 
 from __future__ import annotations
 
+import re
+
 from kvlab.core.cause import Case, Cause, Guess
 from kvlab.core.check import Reason
 from kvlab.core.follows import ratio, slack
 
+_OVERRIDE = re.compile(r"num_gpu_blocks_override=\d")
 _COUNTED = ("num_gpu_blocks", "kv_tokens", "max_concurrency")
 
 
 def _given(case: Case) -> tuple[str, str] | None:
     """The blocks that a line of the log was given, and the text."""
     seen = case.observation.get("num_gpu_blocks")
-    if case.plan.engine.name != "vllm" or seen is None or "num_gpu_blocks_override" not in seen.line:
+    if case.plan.engine.name != "vllm" or seen is None or _OVERRIDE.search(seen.line) is None:
         return None
     blocks = f"{float(seen.value):.0f}"
     text = f"a line overrides the blocks with {blocks}: plan with --engine-arg num-gpu-blocks-override={blocks}"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kvlab.core.observation import Seen
+from kvlab.core.observation import Seen, Setting
 
 _MOST = 1 << 60
 
@@ -17,6 +17,8 @@ class Described(NamedTuple):
 
     version: str | None = None
     seen: tuple[Seen, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    """Settings that the pages state, in the words of a request."""
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):

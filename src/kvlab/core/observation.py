@@ -56,6 +56,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """The last statement of each setting."""
     all_settings: bool = False
     """Whether `settings` holds every one that was given: those that it lacks are at their defaults."""
+    server: bool = False
+    """Whether pages of a running server state this, and no log."""
     told: tuple[Seen, ...] = ()
     """What bears on the cache and is no planned number: memory that was free before, a manager turned off."""
 

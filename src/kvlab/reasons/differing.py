@@ -94,10 +94,11 @@ def _shown(value: Value) -> str:
 def told(item: Differing) -> str:
     """The two values side by side, and what to plan with."""
     name, value, planned = item.setting.name, item.setting.value, item.planned
+    who = "server" if item.setting.line.startswith("/") else "log"  # a page of its
     asked = option(name, value)
     change = f"plan {asked}" if asked.startswith("without") else f"plan with {asked}"
     if planned in (None, False) and value is not None:
         given = "" if value is True else f" {_shown(value)}"
-        return f"the log has {item.setting.flag}{given}, which the plan does not give: {change}"
+        return f"the {who} has {item.setting.flag}{given}, which the plan does not give: {change}"
     said = "left out" if value is None else _shown(value)
-    return f"the log's {item.setting.flag} is {said}, the plan's {_shown(planned)}: {change}"
+    return f"the {who}'s {item.setting.flag} is {said}, the plan's {_shown(planned)}: {change}"

@@ -34,6 +34,7 @@ class Search:
 
     def __init__(self, found: Check, plan: Plan, observation: Observation, again: Replanner | None) -> None:
         self.found, self.plan, self.observation, self.again = found, plan, observation, again
+        self.who = "server" if observation.server else "log"
         self.differing = tuple(row for row in found.rows if row.verdict == "differs")
         self.names = frozenset(row.name for row in self.differing)
         stated = stated_pool(observation)
@@ -59,7 +60,7 @@ class Search:
         reasons.sort(key=lambda reason: (_SUREST_FIRST.index(reason.certainty), -len(reason.explains)))
         explained = {name for reason in reasons for name in reason.explains}
         if self.again is None and self.differing:
-            self.remarks.append(f"the plan was not made again with the log's settings: {missing}")
+            self.remarks.append(f"the plan was not made again with the {self.who}'s settings: {missing}")
         if not reasons or self.names - explained:
             self.remarks += self._untold(reasons, explained)
         of_context = [remark for remark in self.found.remarks if remark.startswith(SERVER_RUNS)]
@@ -118,7 +119,7 @@ class Search:
         return any(name in rows and name in before and rows[name].planned != before[name].planned for name in left)
 
     def _short(self, item: Differing) -> Reason:
-        text = f"{told(item)}; that changes the numbers, and does not give the log's"
+        text = f"{told(item)}; that changes the numbers, and does not give the {self.who}'s"
         return Reason(code=item.code, text=text, certainty="possible")
 
     def _counts(self, item: Differing) -> bool:
@@ -147,7 +148,8 @@ class Search:
         count = sum(row.verdict == "agrees" for row in self._rows(changes).values())
         what = "that" if len(changes) == 1 else f"those {len(changes)} settings"
         options = " ".join(option(name, value) for name, value in changes.items())
-        rows = f"all {count} rows that the log states agree" if count > 1 else "the row that the log states agrees"
+        stated = f"that the {self.who} states"
+        rows = f"all {count} rows {stated} agree" if count > 1 else f"the row {stated} agrees"
         self.remarks.append(f"with {what}, {rows}: plan with {options}")
 
     def _reason(self, item: Differing, whole: bool) -> Reason:
@@ -232,14 +234,16 @@ class Search:
             return []
         lacks = []
         part = engines.stated_args(self.plan.engine.name)
-        if not self.observation.settings:
+        if self.observation.server and not self.observation.settings:
+            lacks.append("a running server does not state the engine's arguments: check its log")
+        elif not self.observation.settings:
             lacks.append(f"the log does not state the engine's arguments ({part.where})")
         if self.observation.version is None and part.by_release:
             lacks.append("it does not name its release")
-        if self.pool & self.names and self.observation.get("weights_bytes") is None:
+        if not self.observation.server and self.pool & self.names and self.observation.get("weights_bytes") is None:
             lacks.append("it does not state what the weights took")
         tells = f"; {'; '.join(lacks)}" if lacks else ""
-        return [f"unexplained: {', '.join(open_rows)}: nothing that the log states accounts for it{tells}"]
+        return [f"unexplained: {', '.join(open_rows)}: nothing that the {self.who} states accounts for it{tells}"]
 
     def _row(self, row: CheckRow, reasons: list[Reason]) -> CheckRow:
         if row.verdict != "differs":

@@ -59,7 +59,7 @@ _RANKS = {
     "data_parallel_size": Named("dp", count),
     "decode_context_parallel_size": Named("dcp", count),
 }
-_GIVEN = {
+GIVEN = {
     **_RANKS,
     "model": Named("model", last_part),
     "max_model_len": Named("context", count),
@@ -135,9 +135,9 @@ STATED = StatedArgs(
     derived=_derived,
     lists=(
         # "non-default args: {'model_tag': './model', 'max_model_len': 2048, 'block_size': 32}" (0.9 on)
-        Arguments(pattern=re.compile(r"\bnon-default args: \{"), names=_GIVEN, whole=True),
+        Arguments(pattern=re.compile(r"\bnon-default args: \{"), names=GIVEN, whole=True),
         # "args: Namespace(subparser='serve', model_tag='...', max_model_len=20000, ...)" (to 0.9)
-        Arguments(pattern=re.compile(r"\bargs: Namespace\("), names=_GIVEN, whole=True),
+        Arguments(pattern=re.compile(r"\bargs: Namespace\("), names=GIVEN, whole=True),
         # "Initializing a V1 LLM engine (v0.32.0) with config: model='./model', speculative_config=None, ..."
         Arguments(
             pattern=re.compile(r"LLM engine \(v[\w.+]+\) with config: "),

@@ -1,0 +1,93 @@
+"""Plans against the pages of running servers, as vLLM 0.32 served them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from kvlab import api
+from kvlab.core.check import Check
+from kvlab.core.plan import Plan
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+CONFIG = GOLDEN / "check" / "gemma-3-270m.json"
+METRICS = GOLDEN / "vllm" / "metrics"
+
+
+@contextmanager
+def serving(pages: Mapping[str, str]) -> Iterator[str]:
+    """The URL of a server on the loopback that serves these pages."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            text = pages.get(self.path)
+            self.send_response(404 if text is None else 200)
+            self.end_headers()
+            self.wfile.write((text or "").encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def checked(page: str, plan: Plan, source: Path | None = CONFIG, context: int = 2048) -> Check:
+    models = {"object": "list", "data": [{"id": "m", "owned_by": "vllm", "max_model_len": context}]}
+    pages = {
+        "/metrics": (METRICS / page).read_text(),
+        "/version": json.dumps({"version": "0.32.0"}),
+        "/v1/models": json.dumps(models),
+    }
+    with serving(pages) as url:
+        return api.check(url, plan=plan, source=source)
+
+
+def planned(**options: object) -> Plan:
+    asked = {"gpu": "cpu", "pool_gib": 1.0, "context": 2048, "engine_version": "0.32.0", **options}
+    return api.plan(CONFIG, **asked)  # type: ignore[arg-type]
+
+
+def test_the_server_of_the_plan_agrees() -> None:
+    found = checked("0.32.0_cpu_fresh.prom", planned())
+    assert not found.causes
+    assert found.agrees
+
+
+def test_blocks_and_their_size_on_the_page_explain_the_rows() -> None:
+    # block_size="32", num_gpu_blocks_override="101", kv_cache_size_tokens="3232"
+    plan = planned(engine_args={"disable-hybrid-kv-cache-manager": "true"})
+    found = checked("0.32.0_cpu_pool_full.prom", plan)
+    reasons = {reason.code: reason for reason in found.causes}
+    assert {code: reason.certainty for code, reason in reasons.items()} == {
+        "blocks_given": "exact",
+        "block_size": "exact",
+    }
+    assert "the server has --num-gpu-blocks-override 101" in reasons["blocks_given"].text
+    assert "num-gpu-blocks-override=101" in found.remarks[0]
+
+
+def test_a_pool_that_was_given_is_read_from_the_page() -> None:
+    found = checked("0.32.0_cpu_fresh.prom", planned(pool_gib=2.0))
+    (reason,) = found.causes
+    assert (reason.code, reason.certainty) == ("pool_given", "exact")
+    assert reason.text == "the server's --kv-cache-memory-bytes is 1, the plan's 2: plan with --pool-gib 1"
+
+
+def test_a_page_is_not_asked_for_the_lines_of_a_log() -> None:
+    for source in (None, CONFIG):
+        found = checked("0.32.0_cpu_pool_full.prom", planned(pool_gib=3.0), source)
+        said = " ".join((*found.remarks, *(reason.text for reason in found.causes)))
+        assert "non-default args" not in said
+        assert "the log" not in said
