@@ -60,7 +60,7 @@ def test_all_references_of_a_block_are_kept_or_none(name: str) -> None:
 
 
 def test_ranges_are_sampled_as_their_ids_are(tmp_path: Path) -> None:
-    rows = [{"trace": 1, "header": 1, "block_size": 64}]
+    rows: list[dict[str, object]] = [{"trace": 1, "header": 1, "block_size": 64}]
     rows += [{"trace": 1, "t": at, "in": 64_000, "out": 1, "r": [[0, 99 + at], [500, 799]]} for at in range(50)]
     path = tmp_path / "sessions.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

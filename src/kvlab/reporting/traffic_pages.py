@@ -12,6 +12,20 @@ Generated from src/kvlab/traces, breakers and workload/moves by `python scripts/
 The format of a file is told from its content; `--format NAME` sets it. Text is tokenised on this machine
 (`--tokenizer`), and what is kept of it are lengths and hashes whose key is drawn anew for each run.
 """
+_SCALE = """## Large traces
+
+`--sample 1%` estimates reuse from a share of the blocks, chosen by a hash of their ids (SHARDS): all references of a
+block are looked at or none, and each point of the curve comes with its error. Requests, lengths and references are
+counted in full. The error depends on how many blocks are in the sample, not on the share: some tens of thousands are
+needed for a point or two, so 1 % serves a trace of millions of blocks, and 1 % of a small one is off by several points.
+Blocks below one over the share are not resolved. `--policy`, `--tiers`, `--replicas` and `--pool` need every block.
+
+`--ray ADDRESS` reads each file in a task of Ray Data (`pip install 'kvlab[traffic,ray]'`, on its workers too, which
+must see the files under the same paths) and merges the results here, by time; `--ray local` starts a Ray of this
+machine's CPUs on loopback, and stops it. The answer is that of a run without it. What comes back is lengths and block
+ids, with `--sample` only those of the sample; no text leaves the machine that reads it. What breaks prefixes is not
+looked for on Ray.
+"""
 _BREAKERS = """## What breaks a prefix
 
 Looked for in logs with text. Each is weighed by what an endless cache would hit without it, all others being fixed;
@@ -29,7 +43,7 @@ def document() -> str:
     table = "\n".join(("| `--format` | what |", "| --- | --- |", *formats)) + "\n"
     causes = [_section(breakers.page(code)) for code in breakers.causes()]
     advice = [_section(moves.page(code)) for code in moves.known()]
-    return "\n".join((_HEAD, table, _BREAKERS, *causes, _MOVES, *advice))
+    return "\n".join((_HEAD, table, _SCALE, _BREAKERS, *causes, _MOVES, *advice))
 
 
 def _section(page: Page) -> str:
