@@ -109,11 +109,11 @@ def _mode(target: str) -> int:
         return 0o666 & ~current
 
 
-def open_regular(path: str | os.PathLike[str], what: str) -> int:
+def open_regular(path: str | os.PathLike[str], what: str, *, piped: bool = False) -> int:
     """A descriptor of the file at `path`, for reading.
 
     Raises BadInput for what is missing, cannot be opened, or is no regular file: a pipe would block, and a device never
-    end.
+    end. With `piped`, a pipe that this process was started with (/dev/stdin, /dev/fd/N) is read: it has a writer.
     """
     name = os.fspath(path)
     if name.startswith(("http:/", "https:/")):
@@ -130,10 +130,19 @@ def open_regular(path: str | os.PathLike[str], what: str) -> int:
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
         return descriptor
+    if piped and stat.S_ISFIFO(mode) and _inherited(name):
+        os.set_blocking(descriptor, True)
+        return descriptor
     os.close(descriptor)
     if stat.S_ISDIR(mode):
         raise BadInput(f"{name} is a folder; name the {what} in it")
     raise _no_file(name, what)
+
+
+def _inherited(name: str) -> bool:
+    """Whether a name stands for a descriptor of this process, as a shell's <(...) does."""
+    number = name.removeprefix("/dev/fd/")
+    return name == "/dev/stdin" or (number != name and number.isascii() and number.isdigit())
 
 
 def _exists(name: str) -> bool:
@@ -144,12 +153,16 @@ def _exists(name: str) -> bool:
 
 
 def _no_file(name: str, what: str) -> BadInput:
-    return BadInput(f"{name} is a device, a pipe or a socket, not a regular file; give the {what} itself")
+    hint = ", or pipe it in and give -" if what == "log" else ""
+    return BadInput(f"{name} is a device, a pipe or a socket, not a regular file; give the {what} itself{hint}")
 
 
-def read_bytes(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) -> bytes:
-    """The content of a regular file of at most `most` bytes. Raises BadInput otherwise, naming `what` it should be."""
-    with os.fdopen(open_regular(path, what), "rb") as file:
+def read_bytes(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES, *, piped: bool = False) -> bytes:
+    """The content of a regular file of at most `most` bytes, or of what `open_regular` takes as `piped`.
+
+    Raises BadInput otherwise, naming `what` it should be.
+    """
+    with os.fdopen(open_regular(path, what, piped=piped), "rb") as file:
         try:
             content = file.read(most + 1) if os.fstat(file.fileno()).st_size <= most else None
         except OSError as error:
@@ -161,7 +174,7 @@ def read_bytes(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) 
 
 def read(path: str | os.PathLike[str], kind: type[T], what: str) -> T:
     """The document at `path`. Raises BadInput naming what is wrong with it, and where."""
-    content = read_bytes(path, what)
+    content = read_bytes(path, what, piped=True)
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -88,3 +88,14 @@ def test_a_target_is_looked_at_before_the_work(tmp_path: Path) -> None:
     ):
         with pytest.raises(BadInput, match=words):
             store.check_target(bad)
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="no /dev/fd")
+def test_a_document_through_the_pipe_of_a_shell() -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "wb") as file:
+        file.write(b'{"a": 1}')
+    assert store.read(f"/dev/fd/{reader}", dict, "document") == {"a": 1}
+    with pytest.raises(BadInput, match="not a regular file"):
+        store.read_bytes(f"/dev/fd/{reader}", "model")  # where a file is needed twice, or from its middle
+    os.close(reader)

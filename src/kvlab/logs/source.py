@@ -40,7 +40,7 @@ def opened(path: str) -> Iterator[BufferedIOBase]:
     if path.startswith(("http://", "https://")):
         # Not repeated: a user name and password may stand in it.
         raise BadInput("an address was given where the engine's log is read: a file, or - for standard input")
-    with os.fdopen(store.open_regular(path, "log"), "rb") as file:
+    with os.fdopen(store.open_regular(path, "log", piped=True), "rb") as file:
         yield _unpacked(file, path)
 
 
