@@ -16,7 +16,7 @@ from kvlab.core.rule import SYMPTOM, Advice, Case, Explain, Finding, Hit, Page, 
 from kvlab.logs.scan import Scan
 from kvlab.logs.source import blocks, opened
 from kvlab.logs.text import plain, shown
-from kvlab.logs.writer import recognised
+from kvlab.logs.writer import recognised, refuse_document
 
 _SOURCE = re.compile(r"\braise \w+\(|^\W*f?[\"'](?!\w+[\"']:)")
 """A line of Python that a traceback quotes: what it would have said stands below it."""
@@ -39,7 +39,7 @@ def explain(path: str, engine: str | None = None) -> Explain:
     """The findings in the log at `path` ("-": standard input), the most certain and cheapest first.
 
     Reads a log of any size in one pass and in bounded memory. Raises BadInput when there is no such file, it is
-    empty, or `engine` is none.
+    empty or a document that kvlab wrote, or `engine` is none.
     """
     if engine is not None and engine not in engines.names():
         raise BadInput(f"no engine called {engine!r}; {nearest(engine, engines.names())}")
@@ -48,6 +48,7 @@ def explain(path: str, engine: str | None = None) -> Explain:
         head = next(pieces, b"")
         if not head:
             raise BadInput(f"{path} is empty; start the engine with its output going to this file")
+        refuse_document(head, path)
         scan = _Scan(engine or recognised(head), only=engine)
         for block in chain((head,), pieces):
             scan.feed(block)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -400,3 +401,32 @@ def test_an_empty_log_is_refused(tmp_path: Path) -> None:
 
 def test_the_python_call_gives_the_same_value() -> None:
     assert kvlab.explain(POOL) == symptoms.explain(str(POOL))
+
+
+def test_text_of_no_engine_is_called_that_first(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("# Notes\n\nAll is well.\n")
+    done = run(str(tmp_path / "notes.md"))
+    assert done.returncode == 0
+    assert done.stdout.startswith("No line comes from an engine that kvlab knows")
+    assert not run(str(POOL)).stdout.startswith("No line")
+
+
+def test_a_document_of_kvlab_is_refused(tmp_path: Path) -> None:
+    for text in ('{"schema":"kvlab/plan@1","engine":{"name":"vllm"}}', '{\n  "schema": "kvlab/check@1"\n}\n'):
+        (tmp_path / "own.json").write_text(text)
+        with pytest.raises(BadInput, match=r"is a document of kvlab \(kvlab/(plan|check)\)"):
+            symptoms.explain(str(tmp_path / "own.json"))
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="no /dev/fd")
+def test_pipes_that_a_shell_gives_are_read_as_they_come() -> None:
+    whole = json.loads(run(str(POOL), "--json").stdout)
+    piped = run("/dev/stdin", "--json", given_text=POOL.read_text())
+    assert json.loads(piped.stdout)["findings"] == whole["findings"]
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "wb") as file:
+        file.write(POOL.read_bytes())
+    argv = [sys.executable, "-m", "kvlab", "explain", f"/dev/fd/{reader}", "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, pass_fds=[reader], timeout=60)
+    os.close(reader)
+    assert json.loads(done.stdout) == whole

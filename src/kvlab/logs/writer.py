@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from kvlab import engines
+from kvlab.core.errors import BadInput
 from kvlab.logs.text import texts_of
 
 _LOOK_LINES = 2000
 """Lines among which the first recognisable one must stand."""
 _LOOK_BYTES = 1 << 12
 """Bytes of each of them that are looked at."""
+
+_DOCUMENT = re.compile(rb'\s*\{\s*"schema"\s*:\s*"(kvlab/[a-z0-9_-]+)@')
+
+
+def refuse_document(head: bytes, path: str) -> None:
+    """Raises BadInput where `head`, a log's first block, begins a document that kvlab itself wrote: its words are those
+    of an engine, and none of them was said by one.
+    """
+    if found := _DOCUMENT.match(head):
+        raise BadInput(
+            f"{path} is a document of kvlab ({found[1].decode()}), not the log of an engine; give what the engine wrote"
+        )
 
 
 def recognised(head: bytes) -> str | None:

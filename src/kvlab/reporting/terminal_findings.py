@@ -16,10 +16,14 @@ def explained(value: Explain) -> RenderableType:
     read = f"{value.lines:,} line{'' if value.lines == 1 else 's'}" + (
         f" of {words.plain(value.engine)}" if value.engine else ""
     )
+    stranger = value.engine is None and not any(finding.engine for finding in value.findings)
+    first = [Text("No line comes from an engine that kvlab knows: is this the engine's log?")] if stranger else []
     if not value.findings:
-        return Text(f"Nothing that kvlab knows of in {read}; this is no proof of health")
+        nothing = Text(f"Nothing that kvlab knows of in {read}; this is no proof of health")
+        return Group(*first, nothing)
     many = len(value.findings)
     return Group(
+        *first,
         Text.assemble((f"{many} finding{'s' if many > 1 else ''}", "bold"), f" in {read}"),
         *map(_finding, value.findings),
     )
