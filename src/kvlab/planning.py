@@ -69,7 +69,7 @@ def make_plan(loaded: Loaded, ask: Ask, source: str) -> Plan:
     dtypes = _offered(prepared, carved.kv.dtype, known=stranger is None)
     alternatives = tuple(found for dtype in dtypes if (found := tables.alternative(planner, deployment, carved, dtype)))
     around = Around(
-        stranger=stranger and stranger.text,
+        stranger=stranger.text if stranger is not None else None,
         kv_flag=identity.kv_flag,
         pool=prepared.pool,
         low=ends[0] if ends else None,
