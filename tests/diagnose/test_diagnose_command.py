@@ -72,6 +72,8 @@ def test_pages_are_printed_like_those_of_explain(capsys: pytest.CaptureFixture[s
         ([SERIES, "--traffic", SERIES], "traffic"),
         (["--list", SERIES], "--list"),
         (["http://127.0.0.1:9/"], "no server"),
+        (["127.0.0.1:9"], "write http://127.0.0.1:9"),
+        (["localhost:9/metrics"], "write http://localhost:9/metrics"),
         (["http://127.0.0.1:9/", SERIES], "give the URL"),
     ],
 )
@@ -80,3 +82,8 @@ def test_wrong_input_is_one_line_and_2(words: list[str], says: str, capsys: pyte
     told = capsys.readouterr().err
     assert says.lower() in told.lower()
     assert [line for line in told.splitlines() if line.startswith("kvlab: ")] == [told.splitlines()[-1]]
+
+
+def test_check_knows_an_address_without_its_beginning(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "127.0.0.1:9"]) == 2
+    assert "write http://127.0.0.1:9" in capsys.readouterr().err

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
+import gzip
 from pathlib import Path
 
 import msgspec
@@ -79,3 +81,15 @@ def test_a_damaged_series_is_a_line_and_no_traceback(
     except KvlabError:
         looks = ()
     assert all(0 <= value <= 1 << 60 for look in looks for value in look.reading.values.values())
+
+
+def test_a_scrape_packed_with_gzip_is_read(tmp_path: Path) -> None:
+    page = tmp_path / "page.prom.gz"
+    page.write_bytes(gzip.compress(capacity()[0].encode()))
+    assert recordings.read(str(page))[0].reading.values["waiting"] == 19
+    page.write_bytes(page.read_bytes()[:-400])
+    with pytest.raises(BadInput, match="damaged gzip file"):
+        recordings.read(str(page))
+    page.write_bytes(bz2.compress(b"vllm:num_requests_running 1"))
+    with pytest.raises(BadInput, match="unpack it"):
+        recordings.read(str(page))

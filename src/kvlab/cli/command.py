@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -92,3 +93,9 @@ def count(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} must be at least 1")
     return value
+
+
+def refuse_bare_address(text: str) -> None:
+    """Raises BadInput for HOST:PORT where no file is called so: a URL without its beginning."""
+    if re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}(/\S*)?", text) and not os.path.exists(text):
+        raise BadInput(f"no file is called {text}; if it is the address of a server, write http://{text}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable
 from functools import cache
@@ -15,6 +16,10 @@ from kvlab.core.errors import BadInput
 from kvlab.recordings._pages import engine_of, of_text
 
 __all__ = ["Format", "engine_of", "formats", "read"]
+
+
+_PACKED = (b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\x00", b"BZh", b"PK\x03\x04")
+"""zstd, xz, bzip2, zip."""
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +46,7 @@ def read(path: str, engine: str | None = None, seconds: float | None = None) -> 
 
     Raises BadInput in one line for a file that is missing, empty, of no engine that kvlab knows, or damaged.
     """
-    text = store.read_bytes(path, "scrape").decode(errors="replace").lstrip("\ufeff")
+    text = _unpacked(store.read_bytes(path, "scrape"), path).decode(errors="replace").lstrip("\ufeff")
     if not text.strip():
         raise BadInput(f"{path} is empty; save the engine's /metrics page into it (curl URL/metrics > FILE)")
     head = text.lstrip().split("\n", 1)[0].strip()
@@ -55,3 +60,21 @@ def read(path: str, engine: str | None = None, seconds: float | None = None) -> 
     except BadInput as error:
         known = ", ".join(form.title for form in formats())
         raise BadInput(f"{path}: {error} (or give a series: {known})") from None
+
+
+def _unpacked(content: bytes, path: str) -> bytes:
+    if content.startswith(_PACKED):
+        raise BadInput(f"{path} is packed; unpack it, or pack it with gzip")
+    if not content.startswith(b"\x1f\x8b"):
+        return content
+    import gzip
+    import zlib
+
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            found = file.read(store.MOST_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadInput(f"{path} is a damaged gzip file ({error}); copy it again") from None
+    if len(found) > store.MOST_BYTES:
+        raise BadInput(f"{path} unpacks to more than {store.MOST_BYTES:,} bytes, more than any scrape has")
+    return found

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from kvlab.cli.command import Answer, Command
+from kvlab.cli.command import Answer, Command, refuse_bare_address
 from kvlab.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def _run(options: argparse.Namespace) -> Answer:
     for flag in ("strict", "source"):
         if getattr(options, flag) and options.plan is None:
             raise BadInput(f"--{flag} compares with a plan: give --plan FILE")
+    refuse_bare_address(options.log)
     found = check(options.log, plan=options.plan, engine=options.engine, learn=options.learn, source=options.source)
 
     if found.learned is not None:

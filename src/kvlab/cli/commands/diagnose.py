@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from kvlab.cli.command import Answer, Command, positive
+from kvlab.cli.command import Answer, Command, positive, refuse_bare_address
 from kvlab.core.errors import BadInput, nearest
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ def _run(options: argparse.Namespace) -> Answer:
         return _list()
     if not options.source:
         raise BadInput("give the URL of a running server, a scrape, or --list; see kvlab diagnose --help")
+    for source in options.source:
+        refuse_bare_address(source)
     first = options.source[0]
     if len(options.source) == 1 and "://" not in first and not os.path.exists(first):
         if first in diagnoses.codes():
