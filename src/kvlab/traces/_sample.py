@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from kvlab.core.trace import Ids, Ints
 
-_AT_ONCE = 1 << 20
+_AT_ONCE = 1 << 16
+"""Ids whose hashes fit into a core's cache."""
 _DENSE = 4
 """Ids a reference up to which a table of all ids costs less than a hash of every reference."""
 
@@ -25,7 +26,10 @@ _DENSE = 4
 def kept(ids: Ids, own: bool, sampling: Sampling) -> NDArray[np.bool_]:
     """Which of these ids are in the sample."""
     seed = mixed(np.array([sampling.part + 1], dtype=np.uint64))[0] if own else np.uint64(0)
-    found: NDArray[np.bool_] = mixed(ids.astype(np.uint64) ^ seed) < np.uint64(sampling.rate * 2.0**64)
+    found = np.zeros(len(ids), dtype=np.bool_)
+    for at in range(0, len(ids), _AT_ONCE):
+        part = ids[at : at + _AT_ONCE].astype(np.uint64)
+        found[at : at + _AT_ONCE] = mixed(part ^ seed) < np.uint64(sampling.rate * 2.0**64)
     return found
 
 
