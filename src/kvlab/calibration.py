@@ -14,9 +14,10 @@ import msgspec
 from kvlab import engines, store
 from kvlab.core.calibration import Calibration, Start
 from kvlab.core.errors import BadInput
+from kvlab.core.follows import parts
 from kvlab.core.observation import Observation
 from kvlab.core.plan import Ask, LedgerLine, Plan
-from kvlab.core.units import gib
+from kvlab.core.units import GIB, gib
 
 if TYPE_CHECKING:
     from kvlab.core.check import Check
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _MOST_STARTS = 50
 """Starts kept of one engine, version and GPU; older ones are forgotten."""
 _ROOM = ("gpu_memory", "left_free", "others")
+_FAR, _FAR_BYTES = 4, 4 << 30
+"""An overhead that is that many times the most that was estimated, and more than it by those bytes, is an outlier."""
 _NOT_ESTIMATED = (*_ROOM, "weights", "calibration", "pool")
 
 
@@ -65,7 +68,8 @@ def learn(plan: Plan, observation: Observation, check: Check | None = None) -> S
     """Writes what the log of a start of `plan` states to the calibration file, and returns it.
 
     Raises BadInput when the log states no pool, the plan has no budget to compare it with, they do not belong
-    together, or `check` names a cause that is no overhead: another process, other flags.
+    together, `check` names a cause that is no overhead (another process, other flags), or the overhead is far more
+    than estimated and no line accounts for it.
     """
     if check is not None:
         _refuse_other_causes(check)
@@ -133,6 +137,7 @@ def _start(plan: Plan, observation: Observation) -> Start:
             f"the log's pool of {gib(pool.value)} and weights of {gib(stated or planned)} do not fit the {gib(room)}"
             f" that {plan.engine.name} may claim by the plan; plan for the GPU and the share that the log is from"
         )
+    _refuse_outlier(plan, observation, overhead)
     here, ask = machine.describe(), plan.ask
     return Start(
         engine=plan.engine.name,
@@ -152,6 +157,21 @@ def _start(plan: Plan, observation: Observation) -> Start:
         machine=f"{here.system}, {here.processor}, {gib(here.memory_bytes)}",
         learned=machine.now(),
     )
+
+
+def _refuse_outlier(plan: Plan, observation: Observation, overhead: int) -> None:
+    """Far more than was estimated, where no line states it, is likelier another program's, or another start's."""
+    terms = _terms(plan.ledger)
+    names = ("non_torch", "activations", "cuda_graphs")
+    accounted = sum(max(0.0, -part) for name, part in parts(plan, observation).items() if name in names)
+    most = sum(max(abs(line.low), abs(line.high)) for line in terms) + accounted
+    if overhead > _FAR * most and overhead - most > _FAR_BYTES:
+        estimated = -sum(line.bytes for line in terms)
+        raise BadInput(
+            f"not learned: by the log {gib(overhead)} are neither weights nor cache, {gib(estimated)} were estimated,"
+            " and no line accounts for them; another program on the GPU or another start is likelier: if this"
+            f" deployment really takes them, plan with --overhead-gib {overhead / GIB:.2f}"
+        )
 
 
 def _room(plan: Plan) -> int:

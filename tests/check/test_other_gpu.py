@@ -80,6 +80,21 @@ def test_nothing_takes_less_than_nothing(tmp_path: Path) -> None:
         assert not any(OFFER in (row.likely_because or "") for row in found.rows)
 
 
+def test_far_more_than_estimated_is_no_overhead_to_learn(tmp_path: Path, kept: Path) -> None:
+    log = tmp_path / "engine.log"
+    log.write_text(A100.read_text().replace("56.21 GiB", "40.21 GiB").replace("460,496", "329,424"))
+    plan = planned(gpu="a100-pcie-80gb", context=131072)
+    for source in (None, LLAMA):
+        # 79.25 x 0.92 - 15.0 - 40.21 GiB
+        with pytest.raises(BadInput, match=r"not learned: by the log 17\.70 GiB are neither.* --overhead-gib 17\.70$"):
+            api.check(log, plan=plan, source=source, learn=True)
+        found = api.check(log, plan=plan, source=source)
+        assert not any(OFFER in reason.text for reason in found.causes)
+    assert not kept.exists()
+    # what the log as it was says is learned
+    assert api.check(A100, plan=plan, source=LLAMA, learn=True).learned is not None
+
+
 def test_learning_is_offered_only_where_it_would_be_done(tmp_path: Path, kept: Path) -> None:
     log = tmp_path / "engine.log"
     log.write_text(A100.read_text().replace("56.21 GiB", "53.21 GiB").replace("460,496", "435,904"))

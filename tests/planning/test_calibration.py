@@ -140,7 +140,8 @@ def test_a_log_without_weights_takes_the_planned_ones(tmp_path: Path) -> None:
         ({"pool_gib": 4.0}, 4.0, "no budget"),
         ({"overhead_gib": 2.0}, 50.0, "--overhead-gib"),
         ({}, 100.0, "do not fit"),
-        ({}, 1.0, None),
+        ({}, 1.0, "no line accounts for them"),
+        ({}, 46.0, None),
     ],
 )
 def test_what_teaches_nothing_is_one_line(
