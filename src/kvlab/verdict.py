@@ -171,7 +171,7 @@ def _fits_text(deployment: Deployment, carved: Carved, smaller: list[Alternative
         text += f" (the {asked:,} of --context are shared by the slots; --users gives each request all of them)"
     pool = deployment.pool_bytes
     if pool is not None and pool != capacity.pool_bytes and carved.kv.bytes_per_sequence:
-        free = pool * 100 // carved.kv.bytes_per_sequence / 100
+        free = pool / carved.kv.bytes_per_sequence
         text += f" as asked for, and {size(pool)} are free, which hold {free:,.2f}"
     if deployment.ask.dp > 1:
         text += f" in each of {deployment.ask.dp} replicas"

@@ -376,7 +376,7 @@ def test_caches_that_are_asked_for_agree_with_the_tables(qwen: Path, gemma: Path
     assert tokens["q4_0"] == 32768 * 64 // 18 // 256 * 256
     line = next(line for line in plan.contexts if line.context == 32768 and line.kv_dtype == "f16")
     assert line.concurrency is not None
-    assert f"are free, which hold {int(line.concurrency * 100) / 100:.2f}" in plan.verdict.text
+    assert f"are free, which hold {line.concurrency:,.2f}" in plan.verdict.text
     for found in (plan, api.plan(gemma, gpu="rtx4090-24gb", parallel=4)):
         for other in found.alternatives:
             assert other.fits == ((other.max_concurrency or 0) >= 1)

@@ -88,7 +88,7 @@ def concurrency(plan: Plan, capacity: Capacity) -> Told:
     if round(capacity.max_concurrency, 2) == 0:
         return Told("none", _told("max_concurrency", "", plan, 2).kind, "")
     asked = " as asked for" if asked_for(plan, capacity) else ""
-    return _told("max_concurrency", f"{capacity.max_concurrency:,.2f}{asked}", plan, 2)
+    return _told("max_concurrency", f"{words.requests(capacity.max_concurrency)}{asked}", plan, 2)
 
 
 def longest(plan: Plan, capacity: Capacity) -> Told:

@@ -114,7 +114,7 @@ def _alternatives(lines: tuple[Alternative, ...]) -> Sheet:
     for line in lines:
         fits = {True: "yes", False: "no", None: "unknown"}[line.fits]
         tokens = "unknown" if line.tokens is None else f"{line.tokens:,}"
-        concurrency = "unknown" if line.max_concurrency is None else f"{line.max_concurrency:,.2f}"
+        concurrency = "unknown" if line.max_concurrency is None else words.requests(line.max_concurrency)
         body.add_row(Text(words.plain(line.kv_dtype)), Text(tokens), Text(concurrency), Text(fits))
     return body
 

@@ -155,4 +155,4 @@ def _matrix(lines: tuple[MatrixLine, ...]) -> list[RenderableType]:
 def _cell(line: MatrixLine | None) -> str:
     if line is None or line.concurrency is None:
         return "-"
-    return f"{int(line.concurrency * 100) / 100:,.2f}"
+    return words.requests(line.concurrency)

@@ -54,7 +54,7 @@ _SIGNS: Final[Mapping[str, str]] = {
 }
 _CERTAINTIES: Final[Mapping[str, str]] = {
     "exact": "explains it exactly",
-    "stated": "the log says so",
+    "stated": "the {} says so",
     "possible": "possible",
 }
 
@@ -145,9 +145,14 @@ def times_interval(interval: Interval) -> str:
     return f"{interval.value:.3g}x ({interval.low:.3g}x to {interval.high:.3g}x)"
 
 
+def requests(count: float) -> str:
+    """Requests at once, "4.10", rounded as engines print them; 0.999 of a request is no request, so that is "0.99"."""
+    return f"{min(count, 0.99) if count < 1 else count:,.2f}"
+
+
 def times(count: float) -> str:
-    """How often something fits, "4.10x": cut, not rounded, for 0.999 of a request is no request."""
-    return f"{int(count * 100) / 100:,.2f}x"
+    """How often something fits, "4.10x"."""
+    return f"{requests(count)}x"
 
 
 def signed(verdict: str) -> str:
@@ -160,9 +165,30 @@ def judged(row: CheckRow) -> str:
     return "~ in range" if row.verdict == "agrees" and row.ranged else signed(row.verdict)
 
 
-def certainty(reason: Reason) -> str:
+def teller(value: Check) -> str:
+    """Whose word the plan was compared with: a log's, or a running server's."""
+    return "server" if value.server else "log"
+
+
+def certainty(reason: Reason, teller: str = "log") -> str:
     """How sure a cause is, in words."""
-    return _CERTAINTIES[reason.certainty]
+    return _CERTAINTIES[reason.certainty].format(teller)
+
+
+def difference(row: CheckRow) -> str:
+    """Seen less planned, to the digits in which the seen number is shown; empty for words."""
+    if row.difference is None:
+        return ""
+    shown = amount(row.seen, row.unit).partition(" ")[0]
+    whole, _, decimals = shown.partition(".")
+    text = amount(row.difference, row.unit)
+    if row.unit in _SCALED or not (whole + decimals).replace(",", "").lstrip("-").isdigit():
+        return text
+    rounded = round(row.difference, len(decimals))
+    if not rounded and row.verdict == "differs":
+        return text
+    figure = f"{rounded:,.{len(decimals)}f}" if rounded else "0"
+    return f"{figure}{text.removeprefix(number(row.difference))}"
 
 
 def follows(row: CheckRow) -> str:
