@@ -56,6 +56,15 @@ def test_what_is_not_the_format_is_refused_in_one_line(text: str) -> None:
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("page", ["a 5\nb 37", "a 5\nb 37648 # {} 1", 'a 5\nb{le="1"} 3 16', "a 5"])
+def test_a_page_without_a_line_feed_at_its_end_was_cut(page: str) -> None:
+    """The format: "The last line must end with a line feed character"."""
+    with pytest.raises(BadInput, match="middle of a line"):
+        samples(page)
+    assert samples(page + "\n")
+    assert samples(page + "\n# EOF")
+
+
 _names = st.from_regex(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,20}", fullmatch=True)
 _labels = st.dictionaries(
     st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,8}", fullmatch=True),

@@ -223,7 +223,7 @@ def test_vllm_v0_names() -> None:
     assert found.histograms["itl_seconds"] == Histogram(
         bounds=(0.01, 0.1, INF), counts=(141, 144, 144), sum=0.6237391703762114
     )
-    old = "\n".join(line for line in v0_page().splitlines() if "inter_token_latency" not in line)
+    old = "".join(line for line in v0_page().splitlines(keepends=True) if "inter_token_latency" not in line)
     alone = engines.reading("vllm", {"/metrics": old}).histograms["itl_seconds"]
     assert (alone.count, alone.sum, alone.quantile(0.5)) == (6, 0.19016313552856445, (0.025, 0.05))
 

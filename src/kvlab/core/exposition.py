@@ -38,7 +38,9 @@ def samples(text: str) -> list[Sample]:
 def rows(text: str) -> list[tuple[str, Sample]]:
     """Every sample of `text`, in order, with the line that states it.
 
-    Raises BadInput naming the first line that is not in the format, or when there is no sample at all.
+    Raises BadInput naming the first line that is not in the format, or when there is no sample at all; also for a page
+    that was cut: the format wants a line feed after the last line, and half a number reads as a whole one. OpenMetrics'
+    "# EOF" ends a page without one.
     """
     found = [
         (line.strip(), _sample(line, number))
@@ -47,6 +49,8 @@ def rows(text: str) -> list[tuple[str, Sample]]:
     ]
     if not found:
         raise BadInput("the metrics text holds no samples; is this the engine's /metrics page?")
+    if text.rpartition("\n")[2].strip() not in ("", "# EOF"):
+        raise BadInput("the page ends in the middle of a line: save it whole, with the line feed after its last line")
     return found
 
 
