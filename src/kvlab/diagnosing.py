@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 
 import msgspec
@@ -28,7 +29,7 @@ from kvlab.core.diagnosis import (
 )
 from kvlab.core.errors import BadInput, nearest
 from kvlab.core.plan import Plan
-from kvlab.core.scrape import window
+from kvlab.core.scrape import STARTED_AT, Window, window
 from kvlab.core.speed import Range
 from kvlab.interventions import interventions
 
@@ -59,7 +60,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     traffic: str | None = None
     """A file of `kvlab traffic --json`: how much of the prompts an endless cache would have held."""
     save: str | None = None
-    """Where the pages of a URL are kept."""
+    """Where the pages of a URL are kept; a file that lies there is kept as NAME.old."""
 
 
 def diagnose(
@@ -101,6 +102,8 @@ def _looks(sources: tuple[str, ...], asked: Asked, on_count: Callable[[int, int]
         store.check_target(asked.save, "--save")
     scrapes = poll(urls[0], asked.engine, asked.seconds or _SECONDS, on_count)
     if asked.save is not None:
+        if os.path.isfile(asked.save):
+            os.replace(asked.save, f"{asked.save}.old")
         store.write_atomic(asked.save, b"".join(msgspec.json.encode(scrape) + b"\n" for scrape in scrapes))
     return looks(scrapes)
 
@@ -130,8 +133,17 @@ def from_files(paths: tuple[str, ...], engine: str | None, seconds: float | None
     if len(first) != 1 or len(last) != 1:
         raise BadInput("a file that holds a series is given alone; two files are two scrapes")
     found = (first[0], Look(seconds, last[0].reading))
-    window(found[0].reading, found[1].reading, seconds)
+    _refuse_swapped(window(found[0].reading, found[1].reading, seconds))
     return found
+
+
+def _refuse_swapped(seen: Window) -> None:
+    """Raises BadInput when the server's own start says that the second of two scrapes is the earlier one."""
+    before, after = (reading.values.get(STARTED_AT) for reading in (seen.first, seen.last))
+    fell = [word for word in seen.restarted if word.endswith("_total")]
+    if before is not None and after is not None and (after < before - 1 or (after < before + 1 and fell)):
+        why = f"{fell[0]} fell without a restart" if after > before - 1 else "the second is of an earlier start"
+        raise BadInput(f"the two scrapes are swapped ({why}); give the earlier one first")
 
 
 def listing() -> DiagnosisList:
@@ -182,7 +194,7 @@ def judge(case: Case) -> Diagnosis:
         raise BadInput(
             f"the metrics are {case.last.engine}'s and the plan is for {case.plan.engine}; give the plan of this server"
         )
-    case = filled(_since_start(case))
+    both, case = case, filled(_since_start(case))
     asked = {code: diagnoses.rule(code).ways(case) for code in diagnoses.codes()}
     answers = {code: any_holds(ways) for code, ways in asked.items()}
     code = next((code for code, answer in answers.items() if answer), NOT_ENOUGH)
@@ -199,7 +211,7 @@ def judge(case: Case) -> Diagnosis:
         seconds=seconds,
         looks=len(case.looks),
         evidence=_evidence(deciding or _told(asked)),
-        missing=_missing(asked, code),
+        missing=(*_cut(both, case), *_missing(asked, code)),
         interventions=(_AGAIN,) if code == NOT_ENOUGH else interventions(case, code),
         others=tuple(_other(name, asked[name], answers[name]) for name in asked if name != code),
     )
@@ -209,6 +221,17 @@ def _since_start(case: Case) -> Case:
     pairs = list(enumerate(zip(case.looks, case.looks[1:], strict=False), 1))
     starts = [at for at, (one, other) in pairs if window(one.reading, other.reading, 1.0).restarted]
     return msgspec.structs.replace(case, looks=case.looks[starts[-1] :]) if starts else case
+
+
+def _cut(both: Case, left: Case) -> tuple[str, ...]:
+    """What is missing where only the last of two looks is judged."""
+    if (len(both.looks), len(left.looks)) != (2, 1):
+        return ()
+    seen = window(both.looks[0].reading, both.looks[1].reading, 1.0)
+    later = both.last.values.get(STARTED_AT, 0.0) - both.looks[0].reading.values.get(STARTED_AT, math.inf) > 1
+    why = "" if later else "they are swapped, or "
+    fell = "counters fell" if any(word.endswith("_total") for word in seen.restarted) else "the server changed"
+    return (f"the time between the two: {fell}, so {why}the server was restarted in between",)
 
 
 def _confidence(case: Case, holding: list[Way]) -> Confidence:

@@ -228,9 +228,12 @@ def test_another_objective_is_another_verdict(of_pages: Run) -> None:
 def test_a_restart_leaves_out_what_came_before(of_pages: Run) -> None:
     """The counters fall: the window is broken, and only the last look is left."""
     first, last = capacity()
-    found = of_pages((last, first))
+    later = first.replace("process_start_time_seconds 1.795", "process_start_time_seconds 1.796")
+    assert later != first
+    found = of_pages((last, later))
     assert (found.looks, found.seconds) == (1, None)
     assert (found.verdict, found.confidence) == ("capacity_bound", "tentative")
+    assert "so the server was restarted in between" in found.missing[0]
 
 
 def test_precedence_is_one_order_and_every_page_is_whole() -> None:
@@ -273,3 +276,17 @@ def test_an_unknown_verdict_names_the_nearest() -> None:
 def test_the_document_of_all_verdicts_is_up_to_date() -> None:
     """python scripts/diagnosis_pages.py writes it again."""
     assert (Path(__file__).parents[2] / "docs" / "diagnoses.md").read_text() == document(listing())
+
+
+def test_two_scrapes_in_the_wrong_order_are_refused_by_the_start_that_both_state(of_pages: Run) -> None:
+    first, last = capacity()
+    with pytest.raises(BadInput, match="swapped"):
+        of_pages((last, first))
+
+
+def test_counters_that_fell_without_a_stated_start_are_said(of_pages: Run) -> None:
+    pages = ["\n".join(line for line in page.split("\n") if "process_start_time" not in line) for page in capacity()]
+    found = of_pages((pages[1], pages[0]))
+    assert (found.looks, found.seconds) == (1, None)
+    assert sum("swapped, or the server was restarted" in text for text in found.missing) == 1
+    assert not any("swapped" in text for text in of_pages((pages[0], pages[1])).missing)

@@ -117,6 +117,14 @@ def test_a_port_that_serves_its_metrics_alone_is_diagnosed(engine: str, named: b
         assert read_server(url).engine == engine
 
 
+def test_a_saved_series_is_put_aside_and_not_lost(tmp_path: Path) -> None:
+    (tmp_path / "series").write_text("yesterday")
+    with serving({"/metrics": "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n"}) as url:
+        api.diagnose(url, seconds=0.3, save=str(tmp_path / "series"))
+    assert (tmp_path / "series.old").read_text() == "yesterday"
+    assert "kvlab/scrape@1" in (tmp_path / "series").read_text()
+
+
 def test_a_metrics_page_of_nobody_does_not_make_a_server() -> None:
     with (
         serving({"/metrics": "node_load1 0.5\n"}) as url,

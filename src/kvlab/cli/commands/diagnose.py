@@ -35,7 +35,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tpot", type=positive, default=50.0, metavar="MS", help="objective: 95 %% of further tokens (default: 50)"
     )
-    parser.add_argument("--save", metavar="FILE", help="keep what the URL answers as a series (default: no)")
+    parser.add_argument(
+        "--save",
+        metavar="FILE",
+        help="keep what the URL answers as a series, and a file of that name as FILE.old (default: no)",
+    )
     parser.add_argument("--list", action="store_true", help="every verdict by its code")
 
 
