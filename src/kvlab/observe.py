@@ -41,12 +41,14 @@ def _read(reader: LogReader, stated: StatedArgs, pieces: Iterable[bytes]) -> Obs
     """The reader is given the lines that may matter to it, of one start after another; the last start counts."""
     lines = _Lines(reader, stated, pieces)
     while True:
-        read = reader.read(lines.of_start())
+        first, read = lines.starts_seen == 0, reader.read(lines.of_start())
         observation = lines.settings.added(read)  # those of the start that was just read
+        if first and not lines.ended:
+            lines.headless = any(item.name.startswith(reader.gathered) for item in read.seen)
         if lines.ended:
             break
     seen = [_renumbered(item, lines.numbers) for item in observation.seen]
-    return msgspec.structs.replace(observation, seen=tuple(lines.believed(seen, reader.gathered)))
+    return msgspec.structs.replace(observation, seen=tuple(lines.believed(seen, reader)))
 
 
 class _Lines:
@@ -54,6 +56,10 @@ class _Lines:
 
     def __init__(self, reader: LogReader, stated: StatedArgs, pieces: Iterable[bytes]) -> None:
         self.ended = False
+        self.starts_seen = 0
+        """First lines of a start."""
+        self.headless = False
+        """Before the first of them stands what comes after one: the log begins in a start, or is out of order."""
         self.numbers = array("Q")
         """The number in the file of each line of the start that was given last."""
         self.settings, self._order = Listener(stated), Order()
@@ -80,7 +86,7 @@ class _Lines:
         first, self._first = self._first, None
         for line in self._lines if first is None else chain((first,), self._lines):
             if line is not first and self._starts is not None and self._starts.search(line.text):
-                self._first = line
+                self._first, self.starts_seen = line, self.starts_seen + 1
                 return
             if not damaged(line.text):
                 self.numbers.append(line.number)
@@ -91,13 +97,18 @@ class _Lines:
                 yield line.text + "\n" if line.whole else line.text
         self.ended = True
 
-    def believed(self, seen: list[Seen], gathered: tuple[str, ...]) -> Iterator[Seen]:
+    def believed(self, seen: list[Seen], reader: LogReader) -> Iterator[Seen]:
         """`seen` without what was gathered of several lines of which some may be lost, or are out of order."""
-        last = max((item.line_number or 0 for item in seen if item.name.startswith(gathered)), default=0)
-        doubtful = self._order.lost or (self._damage is not None and self._damage <= last)
-        # Of a log that ends within a line, more that belongs to its last statement may have followed.
-        doubtful = doubtful or (self._scan.cut and last == self._last)
-        return (item for item in seen if not (doubtful and item.name.startswith(gathered)))
+        gathered = [item for item in seen if item.name.startswith(reader.gathered)]
+        last = max((item.line_number or 0 for item in gathered), default=0)
+        if self.headless or self._order.lost or (self._damage is not None and self._damage <= last):
+            doubted = gathered
+        elif self._scan.cut:  # more that belongs to the last statement may have followed
+            doubted = [item for item in gathered if (item.line_number or 0) >= self._last]
+        else:
+            of_more = [item for item in gathered if item.name.startswith(reader.continued)]
+            doubted = [item for item in of_more if item.line_number == self._scan.lines]
+        return (item for item in seen if item not in doubted)
 
 
 def _renumbered(item: Seen, numbers: array[int]) -> Seen:

@@ -7,6 +7,7 @@ missing piece brings together.
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -18,13 +19,15 @@ from hypothesis import strategies as st
 
 from kvlab import engines
 from kvlab.core.errors import BadInput
-from kvlab.core.observation import Observation
+from kvlab.core.observation import Observation, Seen
 from kvlab.observe import read_log
 from kvlab.symptoms import explain
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-COUNTED = ("retracted_requests", "preemptions_total", "peak_")
-"""What is counted over the requests that a log shows: a part of a log shows fewer."""
+CLOCK = re.compile(rb"^(?:\[\d{4}-|\d+\.\d\d\.\d{3}\.\d{3} |\w* ?[A-Z]+ \d\d-\d\d )", re.MULTILINE)
+"""Before the lines of SGLang, of llama.cpp and of vLLM; of Ollama's its children's lines have none."""
+COUNTED = ("retracted_requests_in_log",)
+"""Counts of what the lines of a log show: a part of a log shows fewer, never more."""
 LARGEST = 300_000
 
 Damage = Callable[[random.Random, bytes], bytes]
@@ -47,12 +50,15 @@ def logs() -> dict[str, tuple[bytes, Observation]]:
 
 @cache
 def stated(name: str) -> set[tuple[str, object]]:
-    """(name, value) of everything that the whole log states, and each line of it alone."""
+    """(name, value) of everything that the whole log states, and each line of it alone, but for parts of sums."""
     text, seen = logs()[name]
     names = (seen.engine, *engines.log_reader(seen.engine).holds)
     lines = text.decode("utf-8", "replace").splitlines(keepends=True)
-    alone = [engines.log_reader(engine).read([line]) for engine in names for line in lines]
-    return {(item.name, item.value) for observation in (seen, *alone) for item in observation.seen}
+    alone = [item for engine in names for line in lines for item in engines.log_reader(engine).read([line]).seen]
+    sums = tuple(sum_of for engine in names for sum_of in engines.log_reader(engine).gathered)
+    parts = [item for item in alone if not item.name.startswith(sums)]
+    end = engines.log_reader(seen.engine).read([*lines, "\n"]).seen  # sums at the very end, which more may follow
+    return {(item.name, item.value) for item in (*seen.seen, *end, *parts)}
 
 
 def cut_end(chance: random.Random, log: bytes) -> bytes:
@@ -109,13 +115,11 @@ DAMAGES: tuple[Damage, ...] = (
     *(cut_end, cut_start, cut_both, shuffled, swapped, binary_inserted, nulls_inserted, glued),
 )
 
+CUTS, REORDERINGS = (cut_end, cut_start, cut_both), (shuffled, swapped)
 
-def wrong(name: str, log: bytes, at: Path, *, sums: bool = True) -> tuple[int, list[str]]:
-    """How many numbers are read of a damaged log, and those that the whole one does not state. Nothing raises.
 
-    `sums`: also what is added up over lines. That some of them are lost is noticed by the clocks of the lines and by
-    what they announce, so not always: a log that begins among a sum's lines lacks nothing that it shows.
-    """
+def wrong(name: str, log: bytes, at: Path) -> tuple[int, list[str]]:
+    """How many numbers are read of a damaged log, and those that the whole one does not state. Nothing raises."""
     at.write_bytes(log)
     try:
         explain(str(at))
@@ -125,12 +129,19 @@ def wrong(name: str, log: bytes, at: Path, *, sums: bool = True) -> tuple[int, l
     whole = logs()[name][1]
     if seen.engine != whole.engine:  # of Ollama's log, lines of its llama-server may be all that is left
         assert seen.engine in engines.log_reader(whole.engine).holds
-    left_out = COUNTED if sums else (*COUNTED, *engines.log_reader(seen.engine).gathered)
-    read = [item for item in seen.seen if not isinstance(item.value, str) and not item.name.startswith(left_out)]
+    read = [item for item in seen.seen if not isinstance(item.value, str)]
     known = stated(name)
     return len(read), [
-        f"{item.name} = {item.value}: {item.line}" for item in read if (item.name, item.value) not in known
+        f"{item.name} = {item.value}: {item.line}"
+        for item in read
+        if (item.name, item.value) not in known and not fewer(item, whole)
     ]
+
+
+def fewer(item: Seen, whole: Observation) -> bool:
+    """Whether it is a count of what a log shows, and the whole log shows more."""
+    more = whole.get(item.name) if item.name in COUNTED else None
+    return more is not None and 0 < float(item.value) < float(more.value)
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
@@ -142,8 +153,7 @@ def test_no_number_of_a_damaged_log_is_wrong(
     for name, (log, seen) in logs().items():
         chance = random.Random(f"{name} {damage.__name__}")
         for _ in range(3):
-            sums = damage not in (cut_start, cut_both)
-            count, false = wrong(name, damage(chance, log), tmp_path / "damaged.log", sums=sums)
+            count, false = wrong(name, damage(chance, log), tmp_path / "damaged.log")
             assert not false, name
             damaged, read = damaged + 1, read + count
             of_engines[seen.engine] += count
@@ -159,13 +169,20 @@ def test_no_number_of_a_damaged_log_is_wrong(
 def test_several_damages_at_once(tmp_path: Path, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(logs())))
     log = logs()[name][0]
-    # Gluing after cutting may bring halves of numbers together.
+    # Gluing, and other orders, of a log that is cut already may bring halves of numbers together.
     chosen = data.draw(st.lists(st.sampled_from(DAMAGES[:-1]), min_size=1, max_size=3, unique=True))
+    chosen.sort(key=CUTS.__contains__)
     chance = random.Random(data.draw(st.integers(0, 1 << 32)))
     for damage in chosen:
         if log:
             log = damage(chance, log)
-    _, false = wrong(name, log or b"\n", tmp_path / "damaged.log", sums=False)
+    _, false = wrong(name, log or b"\n", tmp_path / "damaged.log")
+    # Without clocks, lines that were moved behind others and then cut off are missed by nothing: a server with fewer
+    # devices writes the same log.
+    untold = CLOCK.search(logs()[name][0]) is None and not {*CUTS}.isdisjoint(chosen)
+    sums = engines.log_reader(logs()[name][1].engine).gathered
+    if untold and not {*REORDERINGS}.isdisjoint(chosen):
+        false = [number for number in false if not number.startswith(sums)]
     assert not false
 
 

@@ -183,6 +183,8 @@ class LogReader(msgspec.Struct, frozen=True, kw_only=True):
     """A line of the first ones of a start: of several starts in one log the last counts. None: `read` tells them."""
     gathered: tuple[str, ...] = ()
     """What names begin with whose value comes of several lines: not believed when some are lost or out of order."""
+    continued: tuple[str, ...] = ()
+    """Of these, those to which the next line may add: not believed at the end of a log."""
     holds: tuple[str, ...] = ()
     """Engines whose lines stand among this one's, which runs them."""
 

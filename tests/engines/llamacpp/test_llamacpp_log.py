@@ -19,6 +19,10 @@ def read(*lines: str) -> Observation:
     return engines.log_reader("llamacpp").read(lines)
 
 
+def context(*lines: str) -> Observation:
+    return read("llama_context: constructing llama_context", *lines)
+
+
 def mib(observation: Observation, name: str) -> float:
     seen = observation.get(name)
     assert seen is not None
@@ -69,7 +73,7 @@ def test_both_caches_of_a_windowed_model_are_told_apart() -> None:
     ],
 )
 def test_lines_of_all_ages(line: str, name: str, value: float) -> None:
-    seen = read(line).get(name)
+    seen = context(line).get(name)
     assert seen is not None
     assert isinstance(seen.value, float)
     assert seen.value / MIB == pytest.approx(value)
@@ -79,7 +83,7 @@ def test_a_pass_that_only_measures_is_not_counted() -> None:
     size = (
         "llama_kv_cache: size =   12.00 MiB (  4096 cells,   3 layers,  1/1 seqs), K (f16): 6.00 MiB, V (f16): 6.00 MiB"
     )
-    found = read(
+    found = context(
         "llama_kv_cache:        CPU KV buffer size =     0.00 MiB",
         size,
         "llama_kv_cache:        CPU KV buffer size =    12.00 MiB",
@@ -94,7 +98,7 @@ def test_a_state_that_is_only_measured_is_not_counted() -> None:
         "llama_memory_recurrent: size =   50.25 MiB (     1 cells,  32 layers,  1 seqs), R (f32):    2.25 MiB,"
         " S (f32):   48.00 MiB"
     )
-    found = read(buffer.format("0.00"), size, buffer.format("50.25"), size)
+    found = context(buffer.format("0.00"), size, buffer.format("50.25"), size)
     assert (mib(found, "kv_state_bytes"), mib(found, "kv_state_r_bytes")) == (50.25, 2.25)
 
 
@@ -125,7 +129,22 @@ def test_a_draft_model_is_added() -> None:
     draft = (
         "llama_kv_cache: size =  4.00 MiB (  4096 cells,   1 layers,  1/1 seqs), K (f16): 2.00 MiB, V (f16): 2.00 MiB"
     )
-    assert mib(read(trunk, draft), "kv_full_bytes") == 16.0
+    assert mib(context(trunk, "llama_context: constructing llama_context", draft), "kv_full_bytes") == 16.0
+
+
+def test_a_sum_counts_when_the_line_before_its_first_part_was_seen() -> None:
+    weights = ("load_tensors:   CPU_Mapped model buffer size =   235.16 MiB",)
+    assert read(*weights).seen == ()
+    begin = ("load_tensors: offloaded 19/19 layers to GPU", *weights)
+    assert read(*begin).get("weights_loaded_bytes") is None  # another device's may follow
+    loaded = read(*begin, "llama_context: constructing llama_context")
+    assert mib(loaded, "weights_loaded_bytes") == 235.16
+    compute = [f"sched_reserve:  {name} compute buffer size = 20.00 MiB" for name in ("CUDA0", "CUDA1", "CUDA_Host")]
+    assert read(*compute).seen == ()
+    assert mib(context(*compute), "compute_buffer_bytes") == 60
+    assert context(*compute[:2]).seen == ()  # the host's comes last
+    cache = (GOLDEN / "f16_8192_np4.log").read_text().splitlines()[124:]
+    assert not [item for item in read(*cache).seen if item.name.startswith("kv_full")]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ def test_a_benchmark_states_its_pool_in_the_allocation_line(golden: Path) -> Non
 def test_a_full_pool_counts_what_it_retracts(golden: Path) -> None:
     found = says((golden / "retraction_0.5.18.log").read_text())
     lines = (golden / "retraction_0.5.18.log").read_text().count("#retracted_reqs: 1,")
-    assert found == {"retracted_requests": lines, "peak_kv_used_ratio": 1.0}
+    assert found == {"retracted_requests_in_log": lines, "peak_kv_used_ratio": 1.0}
 
 
 LINES = {
@@ -140,7 +141,9 @@ LINES = {
         "graph_bytes": gib(0.40)
     },
     "Init torch distributed ends. elapsed=1.31 s, mem usage=1.07 GB\n": {"communication_bytes": gib(1.07)},
-    "Decode out of memory happened. #retracted_reqs: 3, #new_token_ratio: 0.1 -> 0.3\n": {"retracted_requests": 3},
+    "Decode out of memory happened. #retracted_reqs: 3, #new_token_ratio: 0.1 -> 0.3\n": {
+        "retracted_requests_in_log": 3
+    },
     "Decode batch, #running-req: 9, #full token: 812, full token usage: 0.41, swa token usage: 0.90, ...\n": {
         "peak_kv_used_ratio": 0.41
     },
@@ -165,11 +168,41 @@ PREFIXES = (
 @pytest.mark.parametrize("prefix", PREFIXES)
 @pytest.mark.parametrize("line", LINES)
 def test_wordings_of_all_ages_behind_any_prefix(prefix: str, line: str) -> None:
-    assert says(prefix + line) == LINES[line]
+    before, after = "Init torch distributed begin.\n", "Memory pool end. avail mem=8.34 GB\n"
+    assert says(prefix + before + prefix + line + prefix + after) == LINES[line]
     assert engines.log_reader("sglang").recognises(prefix + line) or prefix + line not in OWN
 
 
+PREFIX = re.compile(r"\[\d{4}-[^\]]*\] ")
 OWN = {line for line in LINES if line.startswith(("Load weight", "KV Cache", "max_total", "Decode batch"))}
+
+
+def test_a_pool_is_the_targets_when_what_comes_before_and_after_it_was_seen() -> None:
+    target = (
+        "[2026-10-02 00:39:31] Load weight end. elapsed=1.00 s, type=LlamaForCausalLM, avail mem=21.57 GB, x\n",
+        "[2026-10-02 00:39:41] KV Cache is allocated. #tokens: 295950, K size: 4.52 GB, V size: 4.52 GB\n",
+        "[2026-10-02 00:39:41] Memory pool end. avail mem=21.57 GB\n",
+    )
+    draft = (
+        "[2026-10-02 00:39:42] Load weight begin. avail mem=21.57 GB\n",
+        "[2026-10-02 00:39:42] Load weight end. elapsed=1.00 s, type=LlamaForCausalLMEagle3, avail mem=20.57 GB, x\n",
+        "[2026-10-02 00:39:43] KV Cache is allocated. #tokens: 295950, K size: 3.39 GB, V size: 3.39 GB\n",
+        "[2026-10-02 00:39:43] Memory pool end. avail mem=14.77 GB\n",
+    )
+    begin = "[2026-10-02 00:39:30] Load weight begin. avail mem=93.77 GB\n"
+    found = says("".join((begin, *target, *draft)))
+    assert (found["kv_k_bytes"], found["draft_kv_bytes"]) == (gib(4.52), gib(6.78))
+    for lines in (target, draft, draft[2:], (begin, *target[:2]), (begin, target[2], target[1])):
+        assert not {"kv_k_bytes", "draft_kv_bytes"} & says("".join(lines)).keys(), lines
+
+
+def test_graphs_are_added_up_over_phases_that_ended() -> None:
+    begin = "[2026-10-02 00:40:0{}] Capture {} CUDA graph begin. avail mem=9.00 GB\n"
+    end = "[2026-10-02 00:40:0{}] Capture {} CUDA graph end. elapsed=1.0 s, mem usage=1.00 GB, avail mem=8.00 GB.\n"
+    first = "[2026-10-02 00:39:30] Load weight begin. avail mem=93.77 GB\n" + begin.format(0, "decode")
+    both = first + end.format(1, "decode") + begin.format(2, "draft verify")
+    assert "graph_bytes" not in says(both)
+    assert says(both + end.format(3, "draft verify"))["graph_bytes"] == gib(2)
 
 
 def test_of_several_ranks_the_scarcest_decides() -> None:
@@ -187,6 +220,7 @@ def test_of_several_ranks_the_scarcest_decides() -> None:
 def test_addresses_that_are_only_reserved_are_no_cache() -> None:
     """An imitation: with SGLANG_ENABLE_POST_CAPTURE_KV_SIZING the pool is sized after the graphs."""
     start = (
+        "[2026-10-05 09:59:00 TP0] Load weight begin. avail mem=78.50 GB\n"
         "[2026-10-05 10:00:00 TP0] KV Cache VA upper bound. dtype: torch.bfloat16, #tokens: 900000, K size: 61.80 GB,"
         " V size: 61.80 GB\n"
         "[2026-10-05 10:00:01 TP0] Memory pool end. avail mem=60.10 GB\n"
@@ -258,13 +292,14 @@ def test_a_broken_log_never_yields_a_number_that_is_not_in_it(golden: Path, data
     text = (golden / name).read_text()
     whole = {item.name: set[object]() for item in read(text).seen}
     for line in text.splitlines(keepends=True):
-        for item in read(line).seen:
+        pool = "Init torch distributed begin.\n" + PREFIX.sub("", line) + "Memory pool end. avail mem=1.00 GB\n"
+        for item in (*read(line).seen, *read(pool).seen):
             whole.setdefault(item.name, set()).add(item.value)
     lines = data.draw(st.permutations(text.splitlines(keepends=True)))
     broken = "".join(lines)[: data.draw(st.integers(0, len(text)))]
     at = data.draw(st.integers(0, max(0, len(broken) - 1)))  # an end of line after half a number would hide the cut
     broken = broken[:at] + data.draw(st.text(alphabet="\x00\xff\n ]", max_size=5)) + broken[at:]
-    summed = {"graph_bytes", "draft_kv_bytes", "retracted_requests"}
+    summed = {"graph_bytes", "draft_kv_bytes", "retracted_requests_in_log"}
     for item in read(broken).seen:
         assert item.name in whole, item
         assert item.name in summed or item.value in whole[item.name], item

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from kvlab.core.engine import LogReader
 from kvlab.core.observation import Observation, Seen, patterns_in, read_line
-from kvlab.engines._llama.lines import CACHE_LINES, GATHERED, OURS, SAID, Caches, stated
+from kvlab.engines._llama.caches import SUMS, Caches
+from kvlab.engines._llama.lines import CACHE_LINES, OURS, SAID, stated
 from kvlab.engines.llamacpp import tier_lines
 
 # "main: build = 850 (d4d7d2f)" (2023), "build: 6123 (79c1160b)", "common_params_print_info: build 11434 (...)" (2026);
@@ -39,5 +40,5 @@ LOG = LogReader(
     read=_read,
     also=(*patterns_in(globals(), OURS), *CACHE_LINES),
     starts=re.compile(r"\bmain: build = \d|\bbuild: \d+ \(|\bbuild_info: "),
-    gathered=GATHERED,
+    gathered=SUMS,
 )

@@ -13,7 +13,8 @@ import msgspec
 from kvlab.core.engine import LogReader
 from kvlab.core.observation import Observation, Said, Seen, patterns_in, read_line
 from kvlab.core.units import GIB, KIB, MIB
-from kvlab.engines._llama.lines import CACHE_LINES, GATHERED, SAID, Caches, stated
+from kvlab.engines._llama.caches import SUMS, Caches
+from kvlab.engines._llama.lines import CACHE_LINES, SAID, stated
 
 _N = r"(\d+)"
 _UNITS = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 1024 * GIB}
@@ -63,13 +64,17 @@ class _Child:
 
     def __init__(self) -> None:
         self.reading = True
+        self.started = False
         self.caches = Caches()
         self.lines: list[Seen] = []
 
     def start(self, line: str) -> None:
         self.reading = "--embedding" not in line
         if self.reading:
-            self.caches, self.lines = Caches(), []
+            # Sums before the first start: the log begins among a child's lines, or its lines are out of order.
+            partial = self.caches.partial if self.started or not self.caches.seen else SUMS
+            self.caches, self.lines = Caches(begun=True, partial=partial), []
+        self.started = True
 
     def add(self, number: int, line: str) -> None:
         if self.reading:
@@ -82,7 +87,7 @@ class _Child:
 
 def _read(lines: Iterable[str]) -> Observation:
     version, seen, child = None, list[Seen](), _Child()
-    devices: dict[tuple[str, str], Seen] = {}
+    devices = _Devices()
     for number, line in enumerate(lines, 1):
         if listening := _VERSION.search(line):
             version = listening.group(1)
@@ -90,16 +95,12 @@ def _read(lines: Iterable[str]) -> Observation:
             child.start(line)
         child.add(number, line)
         if size := _DEVICE.search(line):
-            name = _NAMES[size.group(1)]
-            devices[name, size.group(2)] = _sized(name, line, size.group(3), size.group(4), number)
-        total = _TOTAL.search(line)
-        if total or _CHILD.search(line):
-            seen += _summed(devices)
-            devices = {}
+            devices.add(_sized(_NAMES[size.group(1)], line, size.group(3), size.group(4), number), size)
         seen += read_line(line, number, _OWN) + _sizes(line, number)
-        if total:
-            seen.append(_sized("total_bytes", line, total.group(1), total.group(2), number))
-    seen += _summed(devices)
+        if total := _TOTAL.search(line):
+            stated_total = _sized("total_bytes", line, total.group(1), total.group(2), number)
+            seen += [*devices.summed(float(stated_total.value), _step(total[1], total[2])), stated_total]
+            devices = _Devices()
     return Observation(engine="ollama", version=version, seen=(*seen, *child.said()))
 
 
@@ -118,14 +119,33 @@ def _sized(name: str, line: str, number: str, unit: str, line_number: int) -> Se
     return Seen(name=name, value=size, unit="bytes", line=line.strip(), line_number=line_number)
 
 
-def _summed(devices: dict[tuple[str, str], Seen]) -> list[Seen]:
-    """Each quantity on all devices, under the line of the last."""
-    found: dict[str, Seen] = {}
-    for (name, _), item in devices.items():
-        before = found.get(name)
-        total = float(item.value) + (float(before.value) if before else 0.0)
-        found[name] = msgspec.structs.replace(item, value=total)
-    return list(found.values())
+class _Devices:
+    """What Ollama's own engine allocates on each device, from the request to load on."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[tuple[str, str], Seen] = {}
+        self.rounded = 0.0
+        """How far the sum of the sizes may be from what they are of, as each is printed with one decimal."""
+
+    def add(self, item: Seen, match: re.Match[str]) -> None:
+        """One quantity on one device."""
+        self.sizes[item.name, match.group(2)] = item
+        self.rounded += _step(match.group(3), match.group(4))
+
+    def summed(self, total: float, step: float) -> list[Seen]:
+        """Each quantity on all devices, under the line of the last; none when they do not make up the total."""
+        if abs(sum(float(item.value) for item in self.sizes.values()) - total) > (self.rounded + step) / 2:
+            return []
+        found: dict[str, Seen] = {}
+        for (name, _), item in self.sizes.items():
+            before = found.get(name)
+            found[name] = msgspec.structs.replace(item, value=float(item.value) + float(before.value if before else 0))
+        return list(found.values())
+
+
+def _step(number: str, unit: str) -> float:
+    """Bytes of the last digit that is printed."""
+    return 10.0 ** -len(number.partition(".")[2]) * _UNITS.get(unit, 1)
 
 
 LOG = LogReader(
@@ -133,6 +153,6 @@ LOG = LogReader(
     recognises=lambda line: _OURS.search(line) is not None,
     read=_read,
     also=(*patterns_in(globals(), _OURS), *CACHE_LINES),
-    gathered=GATHERED,
+    gathered=SUMS,
     holds=("llamacpp",),
 )

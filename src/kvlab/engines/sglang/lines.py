@@ -20,6 +20,15 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # start; "Load weight begin" the first of each model.
 FIRST = re.compile(r"\bserver_args=(?:ServerArgs\(|\{')")
 LOADING = re.compile(r"\bLoad weight begin\.")
+# "Load weight end. ... type=Qwen4ExpForCausalLMMTP, ..." and "type=LlamaForCausalLMEagle3, ..." name a draft's model
+LOADED = re.compile(r"\bLoad weight end\. .*?\btype=(\w+)")
+DRAFT = re.compile(r"NextN|Eagle|MTP|Draft|Medusa")
+# "Mamba Cache is allocated. ..." and "Init torch distributed begin." come before the pools, "Capture target verify CUDA
+# graph begin. ..." before the line that ends it
+BEGUN = re.compile(r"\bMamba Cache is allocated\. |\bInit torch distributed ")
+GRAPH_BEGINS = re.compile(r"\bCapture (?:[\w-]+ )*cuda graph begin\b", re.I)
+# "[2026-10-02 00:39:41] ", with the rank before its bracket
+CLOCK = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\b")
 # "Memory pool end. avail mem=2.09 GB" follows the pools of the target, and those of each draft model
 POOLS_END = re.compile(rf"\bMemory pool end\. avail mem={_GB}")
 # "max_total_num_tokens=46611, chunked_prefill_size=2048, ..." ends a start
@@ -81,7 +90,7 @@ CHOICE: dict[str, Callable[[float, float], float]] = {
 # "Post-capture KV sizing: KV cache allocated. ... KV size: 40.00 GB, avail mem=6.10 GB" replaces the target's pool,
 # whose "KV Cache VA upper bound. ..." only reserved addresses (autumn of 2026, when asked for)
 CACHE = re.compile(
-    r"\bKV (?:Cache is allocated|Cache VA upper bound|cache allocated)\.(?: [^#,]+,)*(?: #tokens: (\d+),)?"
+    r"KV (?:Cache is allocated|Cache VA upper bound|cache allocated)\.(?: [^#,]+,)*(?: #tokens: (\d+),)?"
     rf"(?: [^#,]+,)*? (?:K size: {_GB}, V size: {_GB}|KV size: {_GB})"
 )
 _BOUND, POST_CAPTURE = "VA upper bound", "Post-capture KV sizing: KV cache allocated."
@@ -100,12 +109,12 @@ STARTING = (
     *(
         "SWAKVPool",
         "window memory pool",
-        "torch distributed ends",
+        "torch distributed ",
         "of the KV budget",
         "server_args=",
         "KV cache dtype",
     ),
-    *("KV cache allocated", "graph end", "mem_fraction_static=", "intermediate_ssm_state_cache"),
+    *("KV cache allocated", "graph end", "graph begin", "mem_fraction_static=", "intermediate_ssm_state_cache"),
     *tier_lines.WORDS,
 )
 SERVING = (" batch", "#retracted_reqs")

@@ -9,11 +9,16 @@ from kvlab.core.observation import Observation, Seen, patterns_in, read_line
 from kvlab.core.units import GIB
 from kvlab.engines.sglang.lines import (
     ALL,
+    BEGUN,
     CACHE,
     CHOICE,
+    CLOCK,
     COLOUR,
+    DRAFT,
     FIRST,
+    GRAPH_BEGINS,
     GRAPHS,
+    LOADED,
     LOADING,
     OURS,
     POOLS_END,
@@ -28,6 +33,8 @@ from kvlab.engines.sglang.lines import (
     allocations,
 )
 
+_AFTER = (POOLS_END, SIZED, GRAPHS, LOADING)
+"""Lines of a rank that come after a pool."""
 _ONLY = ""
 """The rank of lines without a prefix."""
 
@@ -40,9 +47,37 @@ class _Rank:
         self.graphs = 0.0
         self.loaded = 0
         """Models that it began to load."""
+        self.begun = False
+        """Something was seen that comes before the target's pools."""
+        self.whole = True
+        """What comes before the first pool was seen, and every line is in its order."""
+        self.closed = False
+        """Something was seen that comes after the target's pools."""
+        self.capturing = False
+        """In a phase of graphs of which the end was not seen."""
+        self.models: list[bool] = []
+        """Of each model that it loaded, whether it is a draft's."""
+        self.clock = ""
+
+    def look(self, line: str) -> None:
+        """Where in its start this rank is."""
+        if clock := CLOCK.search(line):
+            self.whole = self.whole and clock.group(1) >= self.clock  # one process: its clock never goes back
+            self.clock = max(clock.group(1), self.clock)
+        if loaded := LOADED.search(line):
+            self.models.append(DRAFT.search(loaded.group(1)) is not None)
+        if LOADING.search(line) or BEGUN.search(line):
+            self.begun = True
+        self.loaded += LOADING.search(line) is not None
+        begins = GRAPH_BEGINS.search(line) is not None
+        self.capturing = (self.capturing or begins) and GRAPHS.search(line) is None
+        if any(self.pools) and (begins or any(after.search(line) for after in _AFTER)):
+            self.closed = True
 
     def add(self, found: list[Allocation], *, anew: bool = False) -> None:
         """Pools of the model at hand; `anew`: the target's, in their final size."""
+        if not any(self.pools):
+            self.whole = self.whole and self.begun and not (self.models and all(self.models))
         if anew:
             self.pools[0] = found
         else:
@@ -62,6 +97,8 @@ class _Start:
         self.ranks: dict[str, _Rank] = {}
         self.graphs: Seen | None = None
         self.sized = False
+        self.first = False
+        """Its first line was seen."""
 
     def rank(self, name: str) -> _Rank:
         return self.ranks.setdefault(name, _Rank())
@@ -76,15 +113,17 @@ class _Start:
         """Graphs of all phases on the rank that spends most."""
         own = self.rank(rank)
         own.graphs += size
+        own.whole = own.whole and (own.begun or any(own.pools))
         if self.graphs is None or own.graphs >= float(self.graphs.value):
             self.graphs = _bytes("graph_bytes", own.graphs, line, number)
 
     def said(self) -> list[Seen]:
         """Everything that this start stated."""
         found = list(self.seen.values())
-        if self.graphs is not None:
+        ranks = self.ranks.values()
+        if self.graphs is not None and all(rank.whole and not rank.capturing for rank in ranks):
             found.append(self.graphs)
-        first = next((rank for rank in self.ranks.values() if rank.pools[0]), None)
+        first = next((rank for rank in ranks if rank.pools[0]), None)
         return found if first is None else [*found, *self._pools(first)]
 
     def _pools(self, rank: _Rank) -> list[Seen]:
@@ -93,11 +132,11 @@ class _Start:
         target, drafts = models[0], [pool for pools in models[1:] for pool in pools]
         if not split:
             target, drafts = target[:1], [*target[1:], *drafts]
-        found = []
-        if len(target) == 1:
-            found += _sizes(target[0], with_tokens="kv_tokens" not in self.seen)
-        elif "kv_tokens" not in self.seen:
-            found += _tokens(max(target, key=lambda pool: pool.tokens or 0))
+        found = [] if "kv_tokens" in self.seen else _tokens(max(target, key=lambda pool: pool.tokens or 0))
+        if not rank.whole:
+            return found
+        if len(target) == 1 and rank.closed and not split:
+            found += _sizes(target[0])
         drafted = sum((pool.key or 0) + (pool.value or 0) + (pool.both or 0) for pool in drafts)
         if drafts and not rank.pools[-1]:  # before the last pools end, what is a draft's is not told yet
             found.append(_bytes("draft_kv_bytes", drafted, drafts[0].line, drafts[0].number))
@@ -112,8 +151,8 @@ def _decides(item: Seen, before: Seen) -> bool:
     return choose(item.value, before.value) != before.value
 
 
-def _sizes(pool: Allocation, *, with_tokens: bool) -> list[Seen]:
-    found = _tokens(pool) if with_tokens else []
+def _sizes(pool: Allocation) -> list[Seen]:
+    found = []
     for name, size in (("kv_k_bytes", pool.key), ("kv_v_bytes", pool.value), ("kv_bytes", pool.both)):
         if size is not None:
             found.append(_bytes(name, size, pool.line, pool.number))
@@ -153,7 +192,9 @@ class _Reader:
         if FIRST.search(line) or (self.start.sized and LOADING.search(line)):
             self.finish()
         start = self.start
-        start.rank(rank).loaded += LOADING.search(line) is not None
+        start.first = start.first or FIRST.search(line) is not None
+        start.rank(rank).begun = start.rank(rank).begun or start.first
+        start.rank(rank).look(line)
         for item in read_line(line, number, ALL):
             if item.name != "free_before_load_bytes" or start.rank(rank).loaded == 1:  # a draft finds the target there
                 start.put(item)
@@ -169,7 +210,7 @@ class _Reader:
         if match := RETRACTED.search(line):
             before = float(self.retracted.value) if self.retracted else 0.0
             value = before + int(match.group(1))
-            self.retracted = _count("retracted_requests", value, "requests", line, number)
+            self.retracted = _count("retracted_requests_in_log", value, "requests", line, number)
         if match := USAGE.search(line, max(0, line.find(" batch"))):
             peak = float(match.group(1))
             if self.usage is None or peak > float(self.usage.value):
@@ -209,4 +250,5 @@ LOG = LogReader(
     read=_read,
     also=(*patterns_in(globals(), OURS, COLOUR, RANK), CACHE),
     gathered=("graph_bytes", "draft_kv_bytes", "kv_bytes", "kv_k_bytes", "kv_v_bytes"),
+    continued=("graph_bytes",),
 )
