@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from kvlab import engines, manifests, store
 from kvlab.core.engine import Gpu, Launcher
 from kvlab.core.errors import BadInput
@@ -23,6 +25,8 @@ _REACHED = (
     "# In the container the server listens to its whole network; outside, only this machine (the cluster) reaches it.\n"
 )
 _MODELS = "/models"
+PLACEHOLDER = "NAME-THE-MODEL-HERE"
+"""Stands where a config alone was planned: no engine starts from it, and its refusal names it."""
 OFFLOADED = "kv-offload"
 """Where a disk tier lies that names no folder, as the engines' commands have it."""
 
@@ -33,13 +37,31 @@ def artefacts(plan: Plan) -> dict[str, str]:
     Compose and Kubernetes are left out where they cannot be right: no public image is known, or one machine is not
     enough; the launch script says so.
     """
+    plan = _unnamed(plan)
     launch = plan.launch
     missing, container = _container(plan)
     found = {SCRIPT: _script(plan, missing), **launch.files}
     if container is not None:
-        found[COMPOSE] = _comments(plan) + _REACHED + _dump([manifests.compose(plan, _name(plan), container)])
-        found[KUBERNETES] = _comments(plan) + _REACHED + _dump(manifests.kubernetes(plan, _name(plan), container))
+        found[COMPOSE] = (
+            _comments(plan, inside=True) + _REACHED + _dump([manifests.compose(plan, _name(plan), container)])
+        )
+        found[KUBERNETES] = (
+            _comments(plan, inside=True) + _REACHED + _dump(manifests.kubernetes(plan, _name(plan), container))
+        )
     return found
+
+
+def _unnamed(plan: Plan) -> Plan:
+    """The plan of a config alone with a placeholder for the model, whose name is that of a file and of no model."""
+    word, launch = plan.source.name.removesuffix(".json"), plan.launch
+    if plan.source.kind != "config" or word not in launch.argv[1:] or os.path.isdir(word):
+        return plan
+    argv = (launch.argv[0], *(PLACEHOLDER if text == word else text for text in launch.argv[1:]))
+    files = {name: text.replace(f'"{word}"', f'"{PLACEHOLDER}"') for name, text in launch.files.items()}
+    lacks = (
+        f"{PLACEHOLDER}: a config alone was planned; put the Hub id, or the folder that has the weights, in its place"
+    )
+    return replace(plan, launch=replace(launch, argv=argv, files=files, lacks=lacks))
 
 
 def write(plan: Plan, folder: Path) -> tuple[Path, ...]:
@@ -92,10 +114,15 @@ def _script(plan: Plan, missing: str | None) -> str:
     return "\n".join([*lines, f"exec{command}"]) + "\n"
 
 
-def _comments(plan: Plan) -> str:
-    """What the plan says, and why each flag is there."""
+def _comments(plan: Plan, *, inside: bool = False) -> str:
+    """What the plan says, what its command lacks, and why each flag is there; `inside` a container, as it is there."""
     lines = [f"{plan.source.name}, {plan.engine.name} {plan.engine.version}: {plan.verdict.text}"]
-    lines += [f"{flag.flag} {flag.value or ''}".rstrip() + f": {flag.because}" for flag in plan.launch.flags]
+    lines += [plan.launch.lacks] if plan.launch.lacks else []
+    for flag in plan.launch.flags:
+        value, because = flag.value or "", flag.because
+        if inside and LOOPBACK in value:
+            value, because = value.replace(LOOPBACK, EVERYWHERE), "the network of the container, which is its own"
+        lines.append(f"{flag.flag} {value}".rstrip() + f": {because}")
     return "".join(f"# {' '.join(line.split())}\n" for line in lines)
 
 

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 import yaml
 
-from kvlab import api, flagcheck
+from kvlab import api, cli, flagcheck
 from kvlab.core.errors import BadInput
 from kvlab.core.plan import Plan
-from kvlab.deploy import COMPOSE, KUBERNETES, SCRIPT, artefacts
+from kvlab.deploy import COMPOSE, KUBERNETES, PLACEHOLDER, SCRIPT, artefacts
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 LLAMA_8B = GOLDEN / "configs" / "meta-llama__Llama-3.1-8B.json"
@@ -80,7 +80,8 @@ def test_compose_starts_the_planned_command() -> None:
     (compose,) = documents(artefacts(planned)[COMPOSE])
     service = compose["services"]["vllm"]
     words = [*service["entrypoint"], *service["command"]]
-    assert words == ["0.0.0.0" if word == "127.0.0.1" else word for word in planned.launch.argv]
+    expected = [*planned.launch.argv[:2], PLACEHOLDER, *planned.launch.argv[3:]]  # a config alone names no model
+    assert words == ["0.0.0.0" if word == "127.0.0.1" else word for word in expected]
     assert service["image"] == "vllm/vllm-openai:v0.32.0"
     assert service["ports"] == ["127.0.0.1:8000:8000"]
     (device,) = service["deploy"]["resources"]["reservations"]["devices"]
@@ -131,7 +132,7 @@ def test_the_script_is_the_command(tmp_path: Path) -> None:
     subprocess.run(["/bin/sh", "-n", script], check=True)
     lines = [line for line in script.read_text().splitlines() if not line.startswith("#")]
     words = shlex.split("\n".join(lines).partition("exec ")[2].replace("\\\n", " "))
-    assert tuple(words) == planned.launch.argv
+    assert tuple(words) == (*planned.launch.argv[:2], PLACEHOLDER, *planned.launch.argv[3:])
     (compose,) = documents((tmp_path / "deploy" / COMPOSE).read_text())
     assert '{"method": "ngram", "num_speculative_tokens": 2}' in compose["services"]["vllm"]["command"]
 
@@ -241,3 +242,33 @@ def test_an_engine_that_prints_no_list_of_options(
     monkeypatch.setattr(flagcheck, "_HELP_SECONDS", 5)
     found = flagcheck.installed(plan())
     assert (None if found is None else len(found)) == known
+
+
+def test_a_config_alone_leaves_a_placeholder_for_the_model() -> None:
+    config = Path(__file__).parents[1] / "golden" / "configs" / "Qwen__Qwen3-8B-FP8.json"
+    found = artefacts(api.plan(config, gpu="rtx4090-24gb", context=8192))
+    for name, text in found.items():
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
+        assert any("NAME-THE-MODEL-HERE" in line for line in lines), name
+        assert not any("Qwen__" in line for line in lines), name
+    for name in (SCRIPT, COMPOSE, KUBERNETES):
+        assert "# NAME-THE-MODEL-HERE: a config alone was planned" in found[name]
+
+
+def test_comments_of_a_container_speak_of_its_own_address() -> None:
+    found = artefacts(plan())
+    assert "--host 127.0.0.1: loopback only" in found[SCRIPT]
+    for name in (COMPOSE, KUBERNETES):
+        assert "loopback only" not in found[name]
+        assert "# --host 0.0.0.0: " in found[name]
+
+
+def test_what_was_there_before_is_said_to_be_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = Path(__file__).parents[1] / "golden" / "configs" / "Qwen__Qwen3-8B-FP8.json"
+    words = ["plan", str(config), "--gpu", "rtx4090-24gb", "--context", "8192", "--write", str(tmp_path / "out")]
+    assert cli.main(words) == 0
+    assert "replaced" not in capsys.readouterr().err
+    assert cli.main([*words, "--util", "0.8"]) == 0
+    said = capsys.readouterr().err
+    assert f"kvlab: replaced {tmp_path / 'out' / SCRIPT}" in said
+    assert "wrote" not in said

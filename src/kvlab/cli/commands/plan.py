@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -60,8 +61,9 @@ def _run(options: argparse.Namespace) -> Answer:
     if options.write is not None:
         from kvlab.api import artefacts
 
+        there = set(os.listdir(options.write)) if os.path.isdir(options.write) else set()
         for path in artefacts(plan, options.write):
-            sys.stderr.write(f"kvlab: wrote {path}\n")
+            sys.stderr.write(f"kvlab: {'replaced' if path.name in there else 'wrote'} {path}\n")
 
     def show() -> RenderableType:
         from kvlab.reporting import terminal
