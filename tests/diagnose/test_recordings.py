@@ -93,3 +93,22 @@ def test_a_scrape_packed_with_gzip_is_read(tmp_path: Path) -> None:
     page.write_bytes(bz2.compress(b"vllm:num_requests_running 1"))
     with pytest.raises(BadInput, match="unpack it"):
         recordings.read(str(page))
+
+
+def test_two_pages_in_one_file_are_not_one_server_twice_as_busy(tmp_path: Path) -> None:
+    vllm = (SAVED / "vllm_0.32_pool_full_17.prom").read_text()
+    llama = (SAVED / "llama_server_12_clients_4_slots.prom").read_text()
+    for name, text, says in (
+        ("twice", vllm + vllm, "states .*vllm:.* twice"),
+        ("two engines", vllm + llama, "series of llamacpp and vllm"),
+    ):
+        path = tmp_path / name
+        path.write_text(text)
+        with pytest.raises(BadInput, match=says):
+            recordings.read(str(path))
+
+
+@pytest.mark.parametrize("name", ["vllm_0.32_pool_full_17.prom", "vllm_log_scale300.csv"])
+def test_another_engine_than_the_files_is_refused(name: str) -> None:
+    with pytest.raises(BadInput, match="vllm's, not sglang's"):
+        recordings.read(str(SAVED / name), "sglang")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from kvlab.core.errors import BadInput, shortened
 from kvlab.core.exposition import Sample, rows
 from kvlab.core.scrape import Reading, believed
 from kvlab.core.series import STARTED, Names, Series, by_pool
@@ -59,7 +60,17 @@ class MetricMap(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _rows(self, pages: Mapping[str, str]) -> list[tuple[str, Sample]]:
-        return rows(pages[self.paths[0]]) if self.series and self.paths[0] in pages else []
+        """Raises BadInput where the page states one of the engine's series twice: two pages were put together."""
+        found = rows(pages[self.paths[0]]) if self.series and self.paths[0] in pages else []
+        told = set[tuple[object, ...]]()
+        for line, sample in found:
+            key = (sample.name, *sorted(sample.labels.items()))
+            if key in told and sample.name.startswith((self.prefix, *self.beside)):
+                raise BadInput(
+                    f"the page states {shortened(line.rpartition(' ')[0])} twice, which no engine does; give one page"
+                )
+            told.add(key)
+        return found
 
     def _values(self, pages: Mapping[str, str], names: Names) -> tuple[dict[str, float], dict[str, str]]:
         stated, lines = names.stated((*self.series, STARTED))

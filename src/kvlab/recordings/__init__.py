@@ -52,7 +52,10 @@ def read(path: str, engine: str | None = None, seconds: float | None = None) -> 
     head = text.lstrip().split("\n", 1)[0].strip()
     for form in formats():
         if form.recognises(head):
-            return form.read(text, path, seconds)
+            found = form.read(text, path, seconds)
+            if engine is not None and found[0].reading.engine != engine:
+                raise BadInput(f"{path}: the metrics are {found[0].reading.engine}'s, not {engine}'s; correct --engine")
+            return found
     if head.startswith("<"):
         raise BadInput(f"{path} is HTML or XML, not a metrics page; save the engine's own page (curl URL/metrics)")
     try:

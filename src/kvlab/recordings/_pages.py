@@ -18,11 +18,20 @@ _STRANGERS = {
 
 
 def of_text(text: str, engine: str | None) -> Reading:
-    """The reading of a /metrics page. Raises BadInput when it is none, or no known engine's and none was named."""
-    found = rows(text)
+    """The reading of a /metrics page.
+
+    Raises BadInput when it is none, no known engine's and none was named, another engine's than the named one, or
+    holds the series of two and none was named.
+    """
+    found, prefixes = rows(text), _prefixes()
+    owners = {prefixes[prefix] for _, sample in found for prefix in prefixes if sample.name.startswith(prefix)}
     if engine is not None:
+        if owners and engine not in owners:
+            raise BadInput(f"the metrics are {' and '.join(sorted(owners))}'s, not {engine}'s; correct --engine")
         return engines.reading(engine, {engines.metric_map(engine).paths[0]: text})
-    prefixes = _prefixes()
+    if len(owners) > 1:
+        names = " and ".join(sorted(owners))
+        raise BadInput(f"the page holds series of {names}; give one server's page, or name its engine with --engine")
     known = (*prefixes, *_STRANGERS)
     seen = Counter(prefix for _, sample in found for prefix in known if sample.name.startswith(prefix))
     if not seen:
