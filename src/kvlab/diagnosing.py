@@ -252,8 +252,8 @@ def _missing(asked: dict[str, tuple[Way, ...]], code: str) -> tuple[str, ...]:
     by_remedy = dict[str, list[str]]()
     for text in dict.fromkeys(one.missing for way in ways for one in way if one.missing):
         what, _, remedy = text.partition(": ")
-        by_remedy.setdefault(remedy, []).append(what)
-    found = tuple(f"{', '.join(whats)}: {remedy}" if remedy else whats[0] for remedy, whats in by_remedy.items())
+        by_remedy.setdefault(remedy or what, []).extend(what.split(", ") if remedy else ())
+    found = tuple(": ".join(filter(None, (", ".join(dict.fromkeys(w)), remedy))) for remedy, w in by_remedy.items())
     return found or (() if code in asked else (_NOTHING_LEFT,))
 
 

@@ -290,3 +290,12 @@ def test_counters_that_fell_without_a_stated_start_are_said(of_pages: Run) -> No
     assert (found.looks, found.seconds) == (1, None)
     assert sum("swapped, or the server was restarted" in text for text in found.missing) == 1
     assert not any("swapped" in text for text in of_pages((pages[0], pages[1])).missing)
+
+
+def test_each_missing_thing_is_said_once() -> None:
+    found = kvlab.diagnose(GOLDEN / "sglang" / "scrape_0.5.17_retracting.prom")
+    every = "; ".join(found.missing)
+    for what in ("running requests, waiting requests", "time to first token", "generated tokens"):
+        assert every.count(what) == 1
+    assert sum("not in the metrics" in text for text in found.missing) == 1
+    assert len(found.missing) == len(set(found.missing)) <= 5

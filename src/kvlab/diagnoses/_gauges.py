@@ -17,6 +17,8 @@ NEARLY_FULL = 0.85
 """Below it a queue is not the pool's doing; between the two it depends on what else holds requests back."""
 ROOM_FOR = 2.0
 """Requests like the running ones that must fit beside them for the pool to have room: the next may be a longer one."""
+UNSTATED = "not in the metrics"
+"""What is missing where the engine states no such number; the same words for all, so that they share a line."""
 SECOND = "a second scrape (--seconds N), or a URL"
 """What a window needs."""
 _CLOSE = "whether the cache or a limit on running requests holds the queue back: both are near"
@@ -38,7 +40,7 @@ def waits(case: Case, pool: Pool) -> Condition:
     word = queue_word(pool)
     queue = pool.seen(word)
     if not queue:
-        return Condition(text="whether requests wait", holds=None, missing=unseen(case, "waiting", "the queue"))
+        return Condition(text="whether requests wait", holds=None, missing=unseen(case, "waiting", "waiting requests"))
     queued = [value for value in queue if value >= 1]
     where = _looks(len(queued), len(queue))
     deferred = max(pool.seen("waiting_deferred"), default=0.0)
@@ -81,7 +83,7 @@ def _between(case: Case, pool: Pool) -> Condition:
     """As `full`, where slots share a cache or divide it: what holds of the smallest and the largest pool holds."""
     sizes, tokens, running = bounds(pool), _median(pool, "kv_used_tokens"), _median(pool, "running")
     if sizes is None or tokens is None:
-        missing = unseen(case, "kv_used_ratio", "how full the cache is")
+        missing = unseen(case, "kv_used_ratio", "how full the cache is (kv_used_ratio)")
         return Condition(text="how full the cache is", holds=None, missing=missing)
     least, most = tokens / sizes.high, tokens / sizes.low
     evidence = (gauge(case, pool, "kv_used_tokens", tokens),)
@@ -127,7 +129,7 @@ def limited(case: Case, pool: Pool) -> Condition:
     running = [look["running"] for look in pool.looks if "running" in look and look.get(word, 0) >= 1]
     running = running or list(pool.seen("running"))
     if not running:
-        return Condition(text="how many run", holds=None, missing=unseen(case, "running", "how many requests run"))
+        return Condition(text="how many run", holds=None, missing=unseen(case, "running", "running requests"))
     stated, most = limit(case, pool), max(pool.seen("running"))
     evidence = (gauge(case, pool, "running", max(running)),)
     at = sum(value >= AT_LIMIT * (stated or most) for value in running)
@@ -210,7 +212,7 @@ def unseen(case: Case, word: str, what: str) -> str:
         return f"{what}: {SECOND}"
     if word.endswith("_total") and seen:
         return f"{what}: {word} was not seen at both ends of the window"
-    return f"{what}: the metrics do not state it ({word})"
+    return f"{what}: {UNSTATED}"
 
 
 def use_of(pool: Pool) -> str:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from kvlab.core.diagnosis import Case, Condition, Evidence
 from kvlab.core.scrape import Histogram
-from kvlab.diagnoses._gauges import LEAST_LOOKS, SECOND
+from kvlab.diagnoses._gauges import LEAST_LOOKS, SECOND, UNSTATED, unseen
 from kvlab.diagnoses._tiers import tier_hits
 
 FEW_HITS = 0.3
@@ -95,7 +95,7 @@ def prompts_lead(case: Case) -> Condition:
     """Whether computing prompts is most of the work."""
     rates = prompts(case)
     if rates is None:
-        missing = "prompt and generated tokens: " + _window_or(case, "the counters were not seen twice")
+        missing = "prompt tokens, generated tokens: " + _window_or(case, "the counters were not seen twice")
         return Condition(text="what prompts cost", holds=None, missing=missing)
     computed, made = rates
     if not made and mean_of(case, "running"):  # some engines count a request's tokens when it ends
@@ -151,7 +151,10 @@ def active(case: Case) -> Condition:
     made = None if case.window is None else case.window.grown("generation_tokens_total")
     running = [look.reading.values["running"] for look in case.looks if "running" in look.reading.values]
     if made is None and not running:
-        return Condition(text="whether anything runs", holds=None, missing="running requests and generated tokens")
+        missing = unseen(case, "generation_tokens_total", "generated tokens")
+        if missing.endswith(UNSTATED):
+            missing = f"running requests, {missing}"
+        return Condition(text="whether anything runs", holds=None, missing=missing)
     if made is not None:
         if not made and any(running):
             return Condition(text="whether tokens are generated", holds=None, missing=_LONGER)

@@ -32,6 +32,7 @@ Source: https://doi.org/10.1145/1498765.1498785 https://github.com/pytorch-labs/
 from __future__ import annotations
 
 from kvlab.core.diagnosis import Case, Condition, Evidence, Rule, Step, Way
+from kvlab.diagnoses._gauges import unseen
 from kvlab.diagnoses._plan import bandwidth_share, live_bytes, moved
 from kvlab.diagnoses._pressure import no_queue
 from kvlab.diagnoses._rates import mean_of, per_token, prompts_are_few
@@ -47,7 +48,9 @@ def _many(case: Case) -> Condition:
     asked = bandwidth_share(case)
     needed = asked if isinstance(asked, str) else ""
     if running is None:
-        return Condition(text="how many decode together", holds=None, missing="running requests")
+        return Condition(
+            text="how many decode together", holds=None, missing=unseen(case, "running", "running requests")
+        )
     each = running / len(case.pools)
     evidence = (Evidence("running", each, f"mean of {len(case.looks)} looks"),)
     text = f"{each:,.0f} decode together; below {_MANY} reading takes longer than computing, unless the host is slow"

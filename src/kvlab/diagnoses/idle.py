@@ -19,7 +19,7 @@ Source: https://docs.vllm.ai/en/latest/design/metrics.html
 from __future__ import annotations
 
 from kvlab.core.diagnosis import Case, Condition, Rule, Way
-from kvlab.diagnoses._gauges import SECOND
+from kvlab.diagnoses._gauges import SECOND, UNSTATED
 from kvlab.diagnoses._rates import active
 
 
@@ -32,8 +32,8 @@ def _still(case: Case) -> Condition:
         most = max(value for values in told.values() for value in values)
         return Condition(text=f"up to {most:,.0f} requests run or wait", holds=False)
     if not all(told.values()):
-        unseen = " and ".join(word for word, values in told.items() if not values)
-        missing = f"{unseen} requests: the metrics do not state them"
+        unseen = ", ".join(f"{word} requests" for word, values in told.items() if not values)
+        missing = f"{unseen}: {UNSTATED}"
         return Condition(text="whether requests run or wait", holds=None, missing=missing)
     looks = "the one look" if len(case.looks) == 1 else f"any of {len(case.looks)} looks"
     missing = "" if len(case.looks) > 1 else f"whether requests come between two looks: {SECOND}"
