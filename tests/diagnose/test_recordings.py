@@ -47,6 +47,31 @@ def test_what_kvlab_saves_it_reads_again(tmp_path: Path) -> None:
     assert last.reading.values["preemptions_total"] - first.reading.values["preemptions_total"] == 18
 
 
+def saved(time: float, engine: str = "vllm", text: str = "vllm:num_requests_running 3\n") -> str:
+    return msgspec.json.encode(Scrape(time=time, engine=engine, pages={"/metrics": text})).decode() + "\n"
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85", "\x0b", "\x1c"])
+def test_only_a_line_feed_ends_a_line_of_a_saved_series(end: str, tmp_path: Path) -> None:
+    path = tmp_path / "series.jsonl"
+    path.write_text("".join(saved(at, text=f'vllm:num_requests_running{{model_name="a{end}b"}} 3\n') for at in (1, 2)))
+    assert [look.reading.values["running"] for look in recordings.read(str(path))] == [3, 3]
+
+
+@pytest.mark.parametrize("name", ["vllm_log_scale300.csv", "vllm_0.32_pool_full.csv"])
+def test_a_csv_that_was_cut_in_its_last_row_is_refused(name: str, tmp_path: Path) -> None:
+    text = (SAVED / name).read_text()
+    path = tmp_path / "cut.csv"
+    start = text.rstrip("\n").rindex("\n") + 1
+    for cut in range(start + 1, len(text)):
+        path.write_text(text[:cut])
+        with pytest.raises(BadInput, match="row"):
+            recordings.read(str(path), None, 1.0)
+    path.write_text(text[: start + 6] + "\n")
+    with pytest.raises(BadInput, match="columns"):
+        recordings.read(str(path), None, 1.0)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -58,7 +83,15 @@ def test_what_kvlab_saves_it_reads_again(tmp_path: Path) -> None:
         ("timestamp,prompt_throughput,generation_throughput,num_running,num_pending\n5,1,1,2,x\n", "row 2"),
         ("timestamp,prompt_throughput,generation_throughput,num_running,num_pending\n5,1,1,2,3\n4,1,1,2,3\n", "row 3"),
         ('{"schema":"kvlab/scrape@1","time":1,"engine":"vllm"}\n', "line 1"),
-        ('{"schema":"kvlab/scrape@1","time":1,"engine":"vlm","pages":{}}\n', "vllm"),
+        (saved(1, "vlm"), "line 1: .*vllm"),
+        (saved(1).replace('{"/metrics"', '{},"x":{"/metrics"'), "line 1 holds no page"),
+        (saved(1) + saved(1), "line 2 is not later"),
+        (saved(2) + saved(1), "line 2 is not later"),
+        (saved(1) + saved(2, "sglang"), "line 2 is sglang's"),
+        (saved(1) + saved(2, text="<html>"), "line 2: .*not Prometheus"),
+        (saved(1.7e12), "line 1 states 1.7e\\+12 s"),
+        (saved(-1), "line 1 states -1 s"),
+        (saved(0) + saved(1e9), "line 2 is 11,574 days"),
     ],
 )
 def test_what_is_no_series_is_refused_in_one_line(text: str, says: str, tmp_path: Path) -> None:

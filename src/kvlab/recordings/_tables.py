@@ -14,6 +14,10 @@ from kvlab.core.errors import BadInput
 from kvlab.core.scrape import Reading, believed
 
 _LEAST_SECONDS = 1e-3
+_LATEST = 1e11
+"""The year 5138 in seconds since 1970: milliseconds are above it."""
+MOST_SECONDS = 10 * 365 * 86_400.0
+"""Longer than a server runs."""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,17 +38,41 @@ def looks(table: Table, text: str, path: str, seconds: float | None) -> tuple[Lo
         raise BadInput(f"{path} is not a CSV file: {error}") from None
     if not rows:
         raise BadInput(f"{path} has a header and no rows")
+    _check_whole(rows, text, path)
     if table.time is None and len(rows) > 1 and seconds is None:
         raise BadInput(f"{path} does not say when its rows were read: give the seconds between two with --seconds N")
-    found, start, before = list[Look](), None, -math.inf
+    found, start, before = list[Look](), None, None
     for number, row in enumerate(rows, 2):
         at = _number(row, table.time, path, number) if table.time else (number - 2) * (seconds or 1.0)
         start = at if start is None else start
-        if at - start < before + _LEAST_SECONDS:
-            raise BadInput(f"{path}: row {number} is not later than the one before it")
+        check_time(at, start, before, f"{path}: row {number}")
         before = at - start
         found.append(Look(before, _reading(table, row, path, number)))
     return tuple(found)
+
+
+def check_time(at: float, start: float, before: float | None, where: str) -> None:
+    """Raises BadInput naming `where` when a look's seconds cannot be, or do not follow.
+
+    `start`: the first look's. `before`: how long after it the one before was; None at the first.
+    """
+    if not 0 <= at <= _LATEST:
+        raise BadInput(f"{where} states {at:g} s as its time; give seconds since 1970, or since the start")
+    if before is not None and at - start < before + _LEAST_SECONDS:
+        raise BadInput(f"{where} is not later than the one before it; a series is in order of time")
+    if at - start > MOST_SECONDS:
+        raise BadInput(f"{where} is {(at - start) / 86_400:,.0f} days after the first; are the times seconds?")
+
+
+def _check_whole(rows: list[dict[str, str]], text: str, path: str) -> None:
+    """Half a number reads as a whole one, and half a row as one that does not state the rest."""
+    for number, row in enumerate(rows, 2):
+        if None in row or None in row.values():
+            raise BadInput(f"{path}: row {number} has not as many columns as the header; the file is cut or damaged")
+    if not text.endswith(("\n", "\r")):
+        raise BadInput(
+            f"{path}: row {len(rows) + 1}, has no line feed at its end and may be cut; remove it, or add one"
+        )
 
 
 def _reading(table: Table, row: Mapping[str, str | None], path: str, number: int) -> Reading:

@@ -8,18 +8,36 @@ from kvlab import engines
 from kvlab.core.diagnosis import Look, Scrape
 from kvlab.core.errors import BadInput
 from kvlab.recordings import Format
+from kvlab.recordings._tables import check_time
 
 
 def _read(text: str, path: str, seconds: float | None) -> tuple[Look, ...]:
-    scrapes = list[Scrape]()
-    for number, line in enumerate(text.splitlines(), 1):
+    scrapes, found = list[Scrape](), list[Look]()
+    # not splitlines: labels may hold other characters that it takes for ends of lines
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
+            scrape = _scrape(line, f"{path}: line {number}")
+            before = found[-1].seconds if found else None
+            start = scrapes[0].time if scrapes else scrape.time
+            check_time(scrape.time, start, before, f"{path}: line {number}")
+            if scrapes and scrape.engine != scrapes[0].engine:
+                raise BadInput(f"{path}: line {number} is {scrape.engine}'s, the lines before it {scrapes[0].engine}'s")
+            scrapes.append(scrape)
             try:
-                scrapes.append(msgspec.json.decode(line, type=Scrape))
-            except (msgspec.DecodeError, RecursionError) as error:
-                raise BadInput(f"{path}: line {number} is no scrape that kvlab saved: {error}") from None
-    start = scrapes[0].time
-    return tuple(Look(one.time - start, engines.reading(one.engine, one.pages)) for one in scrapes)
+                found.append(Look(scrape.time - start, engines.reading(scrape.engine, scrape.pages)))
+            except BadInput as error:
+                raise BadInput(f"{path}: line {number}: {error}") from None
+    return tuple(found)
+
+
+def _scrape(line: str, where: str) -> Scrape:
+    try:
+        scrape = msgspec.json.decode(line, type=Scrape)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise BadInput(f"{where} is no scrape that kvlab saved: {error}") from None
+    if not scrape.pages:
+        raise BadInput(f"{where} holds no page of the server; remove the line, or save the series again")
+    return scrape
 
 
 FORMAT = Format(
