@@ -33,7 +33,7 @@ from kvlab.core.scrape import STARTED_AT, Window, window
 from kvlab.core.speed import Range
 from kvlab.interventions import interventions
 
-_SECONDS = 30.0
+SECONDS = 30.0
 """How long a URL is looked at unless said otherwise."""
 _NO_VERDICT = "What was seen does not decide it"
 _NOTHING_LEFT = (
@@ -100,7 +100,7 @@ def _looks(sources: tuple[str, ...], asked: Asked, on_count: Callable[[int, int]
 
     if asked.save is not None:
         store.check_target(asked.save, "--save")
-    scrapes = poll(urls[0], asked.engine, asked.seconds or _SECONDS, on_count)
+    scrapes = poll(urls[0], asked.engine, asked.seconds or SECONDS, on_count)
     if asked.save is not None:
         if os.path.isfile(asked.save):
             os.replace(asked.save, f"{asked.save}.old")

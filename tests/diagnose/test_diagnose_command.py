@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
 import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -87,3 +95,62 @@ def test_wrong_input_is_one_line_and_2(words: list[str], says: str, capsys: pyte
 def test_check_knows_an_address_without_its_beginning(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "127.0.0.1:9"]) == 2
     assert "write http://127.0.0.1:9" in capsys.readouterr().err
+
+
+@contextmanager
+def metrics_page(text: str) -> Iterator[str]:
+    """A port of this machine that serves nothing but /metrics."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/metrics" else 404)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+
+
+IDLE = "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n"
+
+
+def test_progress_says_how_long_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    with metrics_page(IDLE) as url:
+        assert main(["diagnose", url, "--seconds", "0.5"]) == 0
+    assert capsys.readouterr().err == "[1/1] looking at the server for 0.5 s\n"
+
+
+def test_no_color_is_no_colour_on_a_terminal() -> None:
+    """https://no-color.org means colours alone: bold and dim may stay."""
+    words = [sys.executable, "-P", "-m", "kvlab", "diagnose"]
+    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
+    env.pop("NO_COLOR", None)
+    with metrics_page(IDLE) as url:
+        for last in ([url, "--seconds", "0.5"], [str(SAVED / "vllm_0.32_pool_full.csv"), "--seconds", "1"]):
+            plain, coloured = (colours([*words, *last], {**env, **more}) for more in ({"NO_COLOR": "1"}, {}))
+            assert plain == []
+            assert coloured
+
+
+def colours(words: list[str], env: dict[str, str]) -> list[str]:
+    """The sequences that set a colour, of all that a terminal was sent."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(words, env=env, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL) as process:
+        os.close(theirs)
+        sent = b""
+        with suppress(OSError):  # the terminal ends with its last writer
+            while piece := os.read(ours, 65536):
+                sent += piece
+    os.close(ours)
+    assert process.returncode == 0, sent
+    codes = re.findall(r"\x1b\[([0-9;]*)m", sent.decode(errors="replace"))
+    return [code for code in codes if any(re.fullmatch(r"[349][0-8]|10[0-7]", part) for part in code.split(";"))]

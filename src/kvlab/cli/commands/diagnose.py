@@ -66,8 +66,9 @@ def _run(options: argparse.Namespace) -> Answer:
 def _diagnose(options: argparse.Namespace) -> Answer:
     from kvlab.api import diagnose
     from kvlab.cli.progress import counted
+    from kvlab.diagnosing import SECONDS
 
-    with counted("looking at the server, seconds") as show:
+    with counted(f"looking at the server for {options.seconds or SECONDS:g} s") as show:
         found = diagnose(
             *options.source,
             plan=options.plan,
