@@ -127,6 +127,17 @@ def test_the_last_allocation_counts() -> None:
     assert stated(seen, "kv_allocated_bytes") == 68.69 * GIB
 
 
+@pytest.mark.parametrize("prefix", ["[1,{}]<stdout>:", "{}: ", "[10/21/2025-23:24:41] [TRT-LLM] [RANK {}] [I] "])
+def test_of_ranks_that_differ_the_smallest_pool_counts(prefix: str) -> None:
+    line = "[TensorRT-LLM][INFO] [MemUsageChange] Allocated {} GiB for max tokens in paged KV cache ({})."
+    sizes = (("0.54", 8320), ("0.54", 8320), ("38.69", 643136), ("39.02", 648992))
+    for order in (sizes, (*sizes[:2], *sizes[:1:-1])):
+        seen = read(*(prefix.format(at % 2) + line.format(*size) for at, size in enumerate(order)))
+        assert (stated(seen, "kv_tokens"), stated(seen, "kv_allocated_bytes")) == (643136, 38.69 * GIB)
+        unnamed = read("[TensorRT-LLM][INFO] MPI size: 2, rank: 0", *(line.format(*size) for size in order))
+        assert stated(unnamed, "kv_tokens") == 643136
+
+
 def test_a_pool_for_each_window_keeps_its_own_blocks() -> None:
     line = "[TensorRT-LLM][INFO] Max KV cache blocks per sequence: {} [window size={}], tokens per block=32, primary"
     seen = read(

@@ -1,12 +1,13 @@
 """trtllm-serve's start-up lines, TensorRT backend of 2023 to the PyTorch flow of 1.4.
 
 The PyTorch flow makes its cache twice, a small one for the dry run and then the real one: the last statement counts.
+Of the ranks' last caches the smallest counts, for what every rank must hold.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -65,22 +66,64 @@ _SAID = (
 )
 _VERSION = re.compile(r"TensorRT[- ]LLM version:? v?(\d[\w.+]*)")
 _OURS = re.compile(r"\[TensorRT-LLM\]\[(?:INFO|WARNING|ERROR|DEBUG)\]|\[TRT-LLM\]|\btrtllm-serve\b|\btensorrt_llm[./]")
+# "[10/21/2025-23:25:18] [TRT-LLM] [RANK 1] [I] " (the PyTorch flow since the autumn of 2025); "[1,2]<stdout>:" and
+# "2: " are mpirun's and srun's before each line. The C++ part's own lines name no rank: "MPI size: 4, rank: 0" says how
+# many write them.
+_WORLD = re.compile(r"\bMPI size: (\d{1,4}),")
+_RANK = re.compile(r"\[TRT-LLM\] \[RANK (\d+)\]|\[\d+,(\d+)\]<std(?:out|err)>:|^\s*(\d+): (?=.*\[T(?:ensor)?RT-LLM\])")
+_SMALLEST = ("kv_pool_bytes", "kv_allocated_bytes", "kv_tokens", "num_gpu_blocks", "host_blocks", "free_bytes")
+_LARGEST = ("weights_bytes", "peak_bytes", "engine_bytes")
+_OF_RANKS: dict[str, Callable[..., float]] = {**dict.fromkeys(_SMALLEST, min), **dict.fromkeys(_LARGEST, max)}
 _OF_WINDOW = ("blocks_per_sequence", "num_gpu_blocks", "host_blocks")
 
 
 def _read(lines: Iterable[str]) -> Observation:
-    version, seen = None, list[Seen]()
-    of_cache: list[tuple[str | None, Seen]] = []
+    version, world, ranks = None, 1, dict[str | None, _Rank]()
     for number, line in enumerate(lines, 1):
         if stated := _VERSION.search(line):
             version = stated.group(1)
-        found = read_line(line, number, _SAID)
+        if size := _WORLD.search(line):
+            world = int(size.group(1))
+        if found := read_line(line, number, _SAID):
+            named = _RANK.search(line)
+            rank = None if named is None else next(group for group in named.groups() if group)
+            ranks.setdefault(rank, _Rank()).add(found)
+    named_ranks = len(ranks.keys() - {None})
+    lasts = [(rank.said(), max(world, named_ranks) if name is None else 1) for name, rank in ranks.items()]
+    seen = sorted((item for said, _ in lasts for item in said), key=lambda item: item.line_number or 0)
+    return Observation(engine="tensorrt-llm", version=version, seen=(*seen, *_deciding(lasts)))
+
+
+class _Rank:
+    """What one rank states of its caches, one after another; that of lines without a rank's name."""
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+        self._of_cache: list[tuple[str | None, Seen]] = []
+
+    def add(self, found: list[Seen]) -> None:
+        """What one line states."""
         window = next((f"{item.value:.0f}" for item in found if item.name == "window"), None)
-        of_cache += [(window, item) for item in found]
+        self._of_cache += [(window, item) for item in found]
         if any(item.name == "kv_tokens" for item in found):
-            seen += _named(of_cache)
-            of_cache = []
-    return Observation(engine="tensorrt-llm", version=version, seen=(*seen, *_named(of_cache)))
+            self.seen += _named(self._of_cache)
+            self._of_cache = []
+
+    def said(self) -> list[Seen]:
+        """Everything, in the order of the log."""
+        return [*self.seen, *_named(self._of_cache)]
+
+
+def _deciding(ranks: list[tuple[list[Seen], int]]) -> list[Seen]:
+    """Of each rank's last statements (and how many ranks made them) the ones that decide, unless they are the last."""
+    found = []
+    for name, choose in _OF_RANKS.items():
+        stated = [item for said, count in ranks for item in [one for one in said if one.name == name][-count:]]
+        if len(stated) > 1:
+            decides = choose(stated, key=lambda item: float(item.value))
+            if decides.value != max(stated, key=lambda item: item.line_number or 0).value:
+                found.append(decides)
+    return found
 
 
 def _named(of_cache: list[tuple[str | None, Seen]]) -> list[Seen]:
