@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 from scripted_server import DONE, MODELS, event, plain, serving, stream, usage
 
+from kvlab.cli import load_verb
 from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.measure import PoolUse, RequestRow
 from kvlab.load.bench import BenchSpec, bench, remarks, save
@@ -125,3 +127,11 @@ def test_prefixes_that_are_shared_by_design_are_remarked() -> None:
     result = LoadResult(rows=(), duration=1.0, pool=PoolUse(), samples=(), model="m", client_cpu_seconds=0.0)
     assert "6 requests share 2 prefixes of 512 tokens by design" in remarks(spec, sent, result)[0]
     assert remarks(spec, sent[:2], result) == []
+
+
+@pytest.mark.parametrize("option", ["--input-tokens", "--output-tokens", "--prefix-tokens", "--endpoint"])
+def test_every_option_of_the_load_is_explained(option: str) -> None:
+    parser = argparse.ArgumentParser()
+    load_verb("bench").arguments(parser)
+    (action,) = (each for each in parser._actions if option in each.option_strings)
+    assert len((action.help or "").partition("(default")[0].split()) > 3

@@ -21,7 +21,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", help="whose metrics and tokenizer to use (default: as the server says)")
     parser.add_argument("--model", help="the name that the server knows the model by (default: the first it lists)")
     parser.add_argument(
-        "--endpoint", choices=("completions", "chat"), default="completions", help="(default: completions)"
+        "--endpoint",
+        choices=("completions", "chat"),
+        default="completions",
+        help="/v1/completions, or /v1/chat/completions with the chat template (default: completions)",
     )
     parser.add_argument(
         "--dataset",
@@ -31,9 +34,24 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--prompts", metavar="FILE", help="the prompts of --dataset prompts (default: none)")
     parser.add_argument("--num-prompts", type=count, help="requests (default: 64, or every prompt of the file)")
-    parser.add_argument("--input-tokens", type=tokens("--input-tokens"), default=1024, help="(default: 1024)")
-    parser.add_argument("--output-tokens", type=tokens("--output-tokens"), default=128, help="(default: 128)")
-    parser.add_argument("--prefix-tokens", type=tokens("--prefix-tokens"), default=512, help="(default: 512)")
+    parser.add_argument(
+        "--input-tokens",
+        type=tokens("--input-tokens"),
+        default=1024,
+        help="tokens of each prompt, a shared prefix included; a file has its own (default: 1024)",
+    )
+    parser.add_argument(
+        "--output-tokens",
+        type=tokens("--output-tokens"),
+        default=128,
+        help="tokens of each answer, at most where it may end by itself (default: 128)",
+    )
+    parser.add_argument(
+        "--prefix-tokens",
+        type=tokens("--prefix-tokens"),
+        default=512,
+        help="tokens at the start of the prompts that --dataset shared-prefix repeats (default: 512)",
+    )
     parser.add_argument("--prefixes", type=count, default=1, help="different shared prefixes (default: 1)")
     parser.add_argument("--concurrency", type=count, help="closed loop: requests in flight (default: 8)")
     parser.add_argument("--rate", type=positive, help="open loop: requests a second, Poisson (default: closed loop)")
