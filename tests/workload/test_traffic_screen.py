@@ -33,3 +33,10 @@ def test_a_limit_that_cuts_nothing_says_so() -> None:
     Console(file=out, width=400).print(traffic(found), highlight=False)
     assert out.getvalue().startswith("A limit of 126,720 tokens holds all requests")
     assert found.moves[0].because == "no request of this trace is longer"
+
+
+def test_the_schemes_of_reserving_are_explained_under_their_table() -> None:
+    out = io.StringIO()
+    Console(file=out, width=400).print(traffic(kvlab.traffic(TRACE)), highlight=False)
+    (line,) = (line for line in out.getvalue().splitlines() if line.startswith("waste: "))
+    assert all(f"{word}: " in line for word in ("max", "pow2", "oracle", "pages"))

@@ -11,6 +11,10 @@ from kvlab.core.units import seconds
 from kvlab.reporting import words
 from kvlab.reporting.terminal_parts import bullets, heading, left, note, right, table, verdict_line
 
+_SCHEMES = (
+    "waste: what is reserved and not used, over all decode steps; max: the longest request for each; pow2: the prompt"
+    " and the next power of two of the answer; oracle: the length it will have; pages: whole pages as it grows"
+)
 _ROWS = 12
 """Points of the curve that are shown; all of them are in the JSON."""
 
@@ -179,4 +183,4 @@ def _paging(value: Traffic) -> RenderableType:
     grid = table(left("reserved"), right("waste"))
     for line in value.paging:
         grid.add_row(Text(line.scheme), Text(words.share(line.waste)))
-    return grid
+    return Group(grid, note(_SCHEMES))

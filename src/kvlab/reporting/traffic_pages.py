@@ -26,6 +26,13 @@ machine's CPUs on loopback, and stops it. The answer is that of a run without it
 ids, with `--sample` only those of the sample; no text leaves the machine that reads it. What breaks prefixes is not
 looked for on Ray.
 """
+_PAGING = """## What reserving memory would waste
+
+The share of the reserved tokens that are not used, over all decode steps: a request holds its place for as many steps
+as its answer has tokens, and at step k it uses its prompt and k tokens. `max` reserves the longest request for each,
+`pow2` the prompt and the next power of two of the answer, `oracle` the length that it will have in the end (the three
+schemes of Kwon et al., SOSP 2023, section 3.1), and pages are reserved whole, as the request grows.
+"""
 _BREAKERS = """## What breaks a prefix
 
 Looked for in logs with text. Each is weighed by what an endless cache would hit without it, all others being fixed;
@@ -43,7 +50,7 @@ def document() -> str:
     table = "\n".join(("| `--format` | what |", "| --- | --- |", *formats)) + "\n"
     causes = [_section(breakers.page(code)) for code in breakers.causes()]
     advice = [_section(moves.page(code)) for code in moves.known()]
-    return "\n".join((_HEAD, table, _SCALE, _BREAKERS, *causes, _MOVES, *advice))
+    return "\n".join((_HEAD, table, _PAGING, _SCALE, _BREAKERS, *causes, _MOVES, *advice))
 
 
 def _section(page: Page) -> str:
