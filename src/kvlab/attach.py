@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from aiohttp import ClientSession
 
 _SECONDS = 20.0
+_MOVED, _REDIRECTS = (301, 302, 303, 307, 308), 2
+"""Statuses of redirects, and the most that are followed."""
 
 
 def read_server(url: str, engine: str | None = None) -> Observation:
@@ -115,11 +117,18 @@ async def _read(session: ClientSession, url: str, engine: str) -> Observation:
 
 
 async def pages(session: ClientSession, url: str, engine: str) -> dict[str, str]:
-    """The engine's metrics and info pages by path. Raises ServerRefused when there is none."""
+    """The engine's metrics and info pages by path. Raises ServerRefused when there is none, or one was cut or is none.
+
+    A proxy answers 200 and HTML, too.
+    """
     paths = engines.metric_map(engine).paths
     found = {path: text for path in paths if (text := await _page(session, url + path)) is not None}
     if not found:
         raise ServerRefused(f"{url} serves none of {', '.join(paths)}; start the engine with its metrics on")
+    try:
+        engines.reading(engine, found)
+    except BadInput as error:
+        raise ServerRefused(f"{url}{next(iter(found))}: {error}") from None
     return found
 
 
@@ -132,13 +141,28 @@ async def info(session: ClientSession, url: str, engine: str) -> dict[str, str]:
 
 
 async def _page(session: ClientSession, url: str) -> str | None:
-    """The text of a page; None when the server does not serve it."""
-    from aiohttp import ClientError
+    """The text of a page; None when the server does not serve it.
 
+    Raises ServerRefused for a redirect to another address, whose numbers are not this server's; a path with a slash
+    added is still the server's.
+    """
+    from aiohttp import ClientError
+    from yarl import URL
+
+    at = URL(url)
     try:
-        async with session.get(url) as answer:
-            return (await body(answer, METRICS_BYTES)).decode(errors="replace") if answer.status == 200 else None
-    except (ClientError, TimeoutError) as error:
+        for _ in range(_REDIRECTS + 1):
+            async with session.get(at, allow_redirects=False) as answer:
+                there = answer.headers.get("Location") if answer.status in _MOVED else None
+                if there is None:
+                    return (
+                        (await body(answer, METRICS_BYTES)).decode(errors="replace") if answer.status == 200 else None
+                    )
+            at = at.join(URL(there))
+            if at.origin() != URL(url).origin():
+                break
+    except (ClientError, TimeoutError, ValueError) as error:
         raise ServerRefused(
             f"{url} did not answer as a metrics page does: {shorten(str(error)) or type(error).__name__}"
         ) from None
+    raise ServerRefused(f"{url} redirects to {shorten(str(at.with_user(None)), 100)}; give the server's own address")

@@ -62,8 +62,11 @@ def serving(pages: Mapping[str, str]) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             text = pages.get(self.path)
+            moved = text is not None and text.startswith("-> ")
             body = (text or "not found").encode()
-            self.send_response(404 if text is None else 200)
+            self.send_response(404 if text is None else 307 if moved else 200)
+            if text is not None and moved:
+                self.send_header("Location", text.removeprefix("-> "))
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -131,3 +134,46 @@ def test_a_metrics_page_of_nobody_does_not_make_a_server() -> None:
         pytest.raises(ServerRefused, match="/v1/models answered 404"),
     ):
         api.diagnose(url, seconds=0.3)
+
+
+def test_a_redirect_to_another_address_is_not_followed() -> None:
+    """A mounted page may gain a slash; another server's numbers are not this server's."""
+    pages = SERVERS["vllm"][0]
+    with serving(pages) as other, serving({**pages, "/metrics": f"-> {other}/metrics"}) as url:
+        with pytest.raises(ServerRefused, match=f"{url}/metrics redirects to {other}/metrics"):
+            read_server(url)
+        with pytest.raises(ServerRefused, match="redirects"):
+            api.diagnose(url, seconds=0.3)
+    for target, answers in (("/metrics/", True), ("/metrics", False), ("//", False)):
+        with serving({**pages, "/metrics": f"-> {target}", "/metrics/": pages["/metrics"]}) as url:
+            if answers:
+                assert read_server(url).engine == "vllm"
+            else:
+                with pytest.raises(ServerRefused):
+                    read_server(url)
+
+
+def test_https_to_a_plain_port_has_a_reason() -> None:
+    with serving(SERVERS["vllm"][0]) as url, pytest.raises(ServerRefused, match=r"connection came about \(.+http://"):
+        read_server(url.replace("http:", "https:"))
+
+
+class Flaky(dict[str, str]):
+    """Pages of which the second look at /metrics, and each later one if `lasting`, is a proxy's."""
+
+    def __init__(self, bad: str, lasting: bool) -> None:
+        super().__init__(SERVERS["vllm"][0])
+        self._bad, self._lasting, self._asked = bad, lasting, 0
+
+    def get(self, path: str, default: object = None) -> str | None:  # type: ignore[override]
+        self._asked += path == "/metrics"
+        broken = path == "/metrics" and (self._asked == 2 or (self._lasting and self._asked > 2))
+        return self._bad if broken else super().get(path)
+
+
+@pytest.mark.parametrize("bad", ["<html>502</html>", "vllm:num_requests_running 1"])
+def test_a_look_at_something_else_is_a_failed_look(bad: str) -> None:
+    with serving(Flaky(bad, lasting=False)) as url:
+        assert api.diagnose(url, seconds=1.0).looks >= 3
+    with serving(Flaky(bad, lasting=True)) as url, pytest.raises(ServerRefused, match=f"{url}/metrics: "):
+        api.diagnose(url, seconds=0.6)

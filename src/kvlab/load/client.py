@@ -209,7 +209,13 @@ class Client:
 
 def connect_problem(problem: ClientConnectorError) -> str:
     """Why no connection came about, in the system's words: "Connection refused"."""
+    from ssl import SSLError
+
     number = problem.os_error.errno
+    # what a plain port answers to TLS is no greeting, or nothing at all
+    if isinstance(problem.os_error, SSLError) or not str(problem.os_error):
+        told = shorten(str(problem.os_error)) or type(problem.os_error).__name__
+        return f"no encrypted connection came about ({told}); an http:// server?"
     # asyncio writes "Connect call failed (...)" in place of the system's text; name look-ups have negative numbers.
     return os.strerror(number) if number is not None and number > 0 else shorten(str(problem.os_error))
 
