@@ -9,13 +9,21 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from rich.console import Console
+
 from kvlab import api
 from kvlab.core.check import Check
 from kvlab.core.plan import Plan
+from kvlab.reporting import terminal
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CONFIG = GOLDEN / "check" / "gemma-3-270m.json"
 METRICS = GOLDEN / "vllm" / "metrics"
+LLAMA_SERVER = {
+    "/props": '{"default_generation_settings":{"n_ctx":1024},"total_slots":2,"build_info":"b11434-7f1f6a6"}',
+    "/v1/models": '{"data":[{"id":"m","owned_by":"llamacpp","meta":{"n_ctx_train":32768,"size":246587904}}]}',
+}
+"""As llama-server b11434 served them (tests/engines/test_about.py)."""
 
 
 @contextmanager
@@ -91,3 +99,21 @@ def test_a_page_is_not_asked_for_the_lines_of_a_log() -> None:
         said = " ".join((*found.remarks, *(reason.text for reason in found.causes)))
         assert "non-default args" not in said
         assert "the log" not in said
+
+
+def test_a_running_server_is_told_from_a_log() -> None:
+    plan = api.plan(CONFIG, engine="llamacpp", gpu="cpu", context=2048, weights_gib=0.25)
+    with serving(
+        {**LLAMA_SERVER, "/metrics": (GOLDEN / "metrics/llama_server_01_under_load_12clients_4slots.prom").read_text()}
+    ) as url:
+        found = api.check(url, plan=plan)
+    text = json.dumps([row.likely_because for row in found.rows])
+    assert "never stated" not in text
+    assert "check its log too: kvlab check LOG (or -) --plan FILE" in text
+    assert found.server
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(terminal.check(found))
+    lines = capture.get().splitlines()
+    assert any(line.startswith("quantity") and "server says" in line for line in lines)
+    assert not any("log says" in line for line in lines)

@@ -30,7 +30,7 @@ def test_a_row_says_what_it_follows_from_and_why() -> None:
     assert words.why(row) == f"follows from compute buffer, and that from pool; likely because {TEXT}"
     maybe = replace(REASON, certainty="possible")
     (row,) = [row for row in explained(maybe).rows if row.verdict == "differs"]
-    assert words.why(row) == f"follows from compute buffer, and that from pool; {TEXT}"
+    assert words.why(row) == f"follows from compute buffer, and that from pool; possibly because {TEXT}"
     (row,) = [row for row in check().rows if row.verdict == "differs"]
     assert words.why(row).startswith("planned because ")
 

@@ -20,6 +20,7 @@ _REFUSALS = ("request_bytes", "longest_request_tokens")
 """Numbers that an engine states only where it refuses to start."""
 SERVER_RUNS = "the server runs with"
 """How a remark begins that explains rows by the server's context."""
+_OF_SERVER = "the running server's pages do not state it; check its log too: kvlab check LOG (or -) --plan FILE"
 _PRINTED = 0.005
 """Half of the last digit of a size with two decimals."""
 _SINGLE = 2.0**-24
@@ -83,6 +84,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for several rows, or for none: one setting that explains them, what was not compared."""
     causes: tuple[Reason, ...] = ()
     """Those of all rows, the surest first."""
+    server: bool = False
+    """Whether pages of a running server were compared, and no log."""
     refused: str | None = None
     """The line in which the engine refuses to start; None when it does not, or started after that."""
 
@@ -128,6 +131,7 @@ def compare(plan: Plan, observation: Observation) -> Check:
     return Check(
         engine=EngineId(observation.engine, version),
         rows=(*rows[0], *weights),
+        server=observation.server,
         remarks=(*rows[1], *remarks),
         refused=_refused(observation),
     )
@@ -151,6 +155,7 @@ def listing(observation: Observation) -> Check:
     return Check(
         engine=EngineId(observation.engine, observation.version or "unknown"),
         rows=rows,
+        server=observation.server,
         refused=_refused(observation),
     )
 
@@ -247,7 +252,7 @@ def row(expected: Expected, observation: Observation) -> CheckRow:
         seen=None,
         verdict="not seen",
         tolerance=expected.tolerance,
-        likely_because="it is never stated",
+        likely_because=_OF_SERVER if observation.server else "it is never stated",
         low=expected.low,
         high=expected.high,
     )

@@ -54,14 +54,14 @@ def check(value: Check) -> RenderableType:
     planned = any(row.planned is not None for row in value.rows)
     engine = words.engine(value.engine)
     if not planned:
-        body = table(left("quantity"), right("the log says"))
+        body = table(left("quantity"), right(f"the {words.teller(value)} says"))
         for row in value.rows:
             body.add_row(Text(words.label(row.name)), Text(words.amount(row.seen, row.unit)))
         return Group(heading(f"What {engine} says"), *_refused(value), body, *_lines(value.rows))
     head: list[RenderableType] = [_check_verdict(value), *_refused(value), note(f"engine: {engine}")]
     remarks = bullets(map(words.plain, value.remarks))
     head += [*_causes(value), *([remarks] if value.remarks else [])]
-    return Group(*head, _check_table(value.rows), *_lines(value.rows))
+    return Group(*head, _check_table(value), *_lines(value.rows))
 
 
 def _causes(value: Check) -> list[RenderableType]:
@@ -70,7 +70,7 @@ def _causes(value: Check) -> list[RenderableType]:
         return []
     return [
         heading("Likely because"),
-        bullets(f"{words.certainty(one)}: {words.plain(one.text)}" for one in value.causes),
+        bullets(f"{words.certainty(one, words.teller(value))}: {words.plain(one.text)}" for one in value.causes),
     ]
 
 
@@ -95,14 +95,20 @@ def _check_verdict(value: Check) -> Text:
     return verdict_line("not seen", "The engine states none of the planned numbers", tally)
 
 
-def _check_table(rows: tuple[CheckRow, ...]) -> RenderableType:
-    body = table(left("quantity"), right("planned"), right("log says"), right("difference"), left("verdict"))
-    for row in rows:
+def _check_table(value: Check) -> RenderableType:
+    body = table(
+        left("quantity"),
+        right("planned"),
+        right(f"{words.teller(value)} says"),
+        right("difference"),
+        left("verdict", wraps=False),
+    )
+    for row in value.rows:
         body.add_row(
             Text(words.label(row.name)),
             Text(_planned(row)),
             Text(words.amount(row.seen, row.unit)),
-            Text("" if row.difference is None else words.amount(row.difference, row.unit)),
+            Text(words.difference(row)),
             Text(words.judged(row)),
         )
     return body
