@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvlab import engines, rules
+from kvlab.core.masking import masked
 from kvlab.core.observation import Failure
 
 _NEW_START = next(pattern for stage, pattern in rules.STAGES if stage == "")
@@ -36,7 +37,7 @@ class Failing:
         if self._found is None:
             return ""
         rule, line = self._found
-        return f"{rule.title.lower()} ({line[:_SHOWN]}); {rule.do[0]}"
+        return f"{rule.title.lower()} ({masked(line)[:_SHOWN]}); {rule.do[0]}"
 
 
 def _vague(failure: Failure) -> bool:

@@ -17,6 +17,7 @@ import msgspec
 
 from kvlab import engines
 from kvlab.core.errors import EngineFailed
+from kvlab.core.masking import masked
 from kvlab.core.plan import Launch, Plan
 from kvlab.failing import Failing
 from kvlab.interrupts import signals_held
@@ -187,7 +188,7 @@ class Server:
         last = _last_line(self.log)
         code = self._process.poll()
         killed = "; killed from outside, most often by a system without memory (dmesg)" if code == _KILLED else ""
-        said = f"; its last line: {last[:200]}" if last else ""
+        said = f"; its last line: {masked(last)[:200]}" if last else ""
         return EngineFailed(f"{self.name} {how} (exit code {code}{killed}){said}; log: {self.log}")
 
     def stop(self) -> None:

@@ -225,3 +225,32 @@ def test_a_lab_with_other_settings_is_left_alone(tmp_path: Path, gemma: Path) ->
     assert done.returncode == 2
     assert "thesis.txt" in done.stderr
     assert (tmp_path / "lab" / "thesis.txt").read_text() == "years of work"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("diagnose", "HTTP://user:SECRET@127.0.0.1:9"),
+        ("check", " user:SECRET@host"),
+        ("diagnose", "http://user:pa/SECRET@h"),
+        ("check", "x", "http://user:SECRET@h"),
+        ("http://user:SECRET@h",),
+        ("traffic", "HTTP://user:SECRET@h"),
+        ("diagnose", "x", "--seconds", "http://u:SECRET@h"),
+        ("explain", "x", "--apikey", "sk-SECRETAPI"),
+    ],
+)
+def test_no_password_of_an_argument_is_repeated(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    from kvlab.cli import main
+
+    assert main(list(words)) == 2
+    said = capsys.readouterr().err
+    assert "SECRET" not in said
+    assert "***" in said
+
+
+def test_progress_obeys_no_terminal_command(capsys: pytest.CaptureFixture[str]) -> None:
+    from kvlab.cli.commands.serve import _waiting
+
+    _waiting("http://u:SECRET@h answered 500: boom \x1b[31m")
+    assert capsys.readouterr().err == "waiting: http://u:***@h answered 500: boom ?[31m\n"

@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import sys
-from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
 from types import FrameType
@@ -101,10 +100,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _complain(line: str, code: int) -> int:
-    # Text from files and servers may carry terminal commands.
-    one_line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(line.split()))
-    with suppress(OSError):  # the terminal may have gone
-        sys.stderr.write(f"kvlab: {one_line}\n")
+    from kvlab.cli.stderr import say
+
+    say(f"kvlab: {line}")
     return code
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kvlab.cli.stderr import say
 from kvlab.load.spec import Progress
 from kvlab.settings import OnStep, Step
 
@@ -59,8 +60,7 @@ class _Lines:
         text = ": ".join(filter(None, (step.text, counted)))
         if text != self._last:
             self._last = text
-            sys.stderr.write(f"[{min(step.number + 1, step.steps)}/{step.steps}] {text}\n")
-            sys.stderr.flush()
+            say(f"[{min(step.number + 1, step.steps)}/{step.steps}] {text}")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from kvlab.core.masking import masked
 from kvlab.core.needles import needles
 
 _MOST = 1 << 60
@@ -29,6 +30,10 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     line: str
     line_number: int | None = None
 
+    def __post_init__(self) -> None:
+        """A line is kept without the keys and passwords in it, whoever read it."""
+        msgspec.structs.force_setattr(self, "line", masked(self.line))
+
 
 Value = str | int | float | bool | None
 
@@ -44,6 +49,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """In the words of a request; None: the engine's own default."""
     line: str
     line_number: int | None = None
+
+    def __post_init__(self) -> None:
+        """As that of Seen."""
+        msgspec.structs.force_setattr(self, "line", masked(self.line))
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +123,9 @@ def excerpt(line: str, match: re.Match[str]) -> str:
     if len(text) <= LONG_LINE:
         return text
     begin, end = max(0, match.start(1) - _AROUND), match.end(1) + _AROUND
-    return f"{line[:_AROUND].lstrip()} ... {line[begin:end].strip()} ..."
+    # Masked before it is cut: the rest of a key would not be known as one.
+    around = masked(line[:end])[begin - end :]
+    return f"{masked(line)[:_AROUND].lstrip()} ... {around.strip()} ..."
 
 
 def read_line(line: str, number: int, said: tuple[Said, ...]) -> list[Seen]:

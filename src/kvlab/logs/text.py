@@ -6,6 +6,8 @@ import re
 
 import msgspec
 
+from kvlab.core.masking import masked
+
 _KEYS = (
     *("log", "message", "msg", "MESSAGE", "line", "textPayload", "body", "Body", "@message", "event"),
     *("content", "attributes", "jsonPayload", "_source", "fields", "data", "stringValue", "StringValue", "result"),
@@ -92,7 +94,8 @@ def plain(text: str) -> str:
 
 
 def shown(text: str, at: int, limit: int = 400) -> str:
-    """What a person is shown of a line: at most `limit` of its characters around `at`."""
+    """What a person is shown of a line: at most `limit` characters around `at`, and no key among them."""
+    at, text = len(masked(text[:at])), masked(text)
     start = max(0, min(at - limit // 4, len(text) - limit))
     part = plain(text[start : start + limit]).strip()
     return f"{'... ' if start else ''}{part}{' ...' if start + limit < len(text) else ''}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kvlab.cli.asking import add_arguments, ask
 from kvlab.cli.command import Answer, Command, count
+from kvlab.cli.stderr import say
 from kvlab.core.errors import BadInput
 from kvlab.store import place
 
@@ -76,7 +77,7 @@ def _here(asked: Ask) -> Ask:
 
     found = placed_here(asked, local_gpus(), _visible())
     if found.gpu != asked.gpu:
-        sys.stderr.write(f"planned for this machine's {found.gpu}; name another with --gpu\n")
+        say(f"planned for this machine's {found.gpu}; name another with --gpu")
     return found
 
 
@@ -96,13 +97,13 @@ def _print(options: argparse.Namespace, plan: Plan) -> Answer:
     try:
         launch = replace(launch, **as_run(plan, options.port))
     except EngineFailed as problem:
-        sys.stderr.write(f"not what would run here: {problem}\n")
+        say(f"not what would run here: {problem}")
     try:
         refuse_short(plan)
     except BadInput as problem:
-        sys.stderr.write(f"{problem}\n")
+        say(str(problem))
     if launch.files:
-        sys.stderr.write(f"it reads {', '.join(launch.files)}: kvlab plan --write DIR writes them\n")
+        say(f"it reads {', '.join(launch.files)}: kvlab plan --write DIR writes them")
 
     def show() -> RenderableType:
         from rich.text import Text
@@ -152,7 +153,7 @@ def _attach(options: argparse.Namespace, plan: Plan | None) -> Answer:
 
 
 def _waiting(problem: str) -> None:
-    sys.stderr.write(f"waiting: {problem}\n")
+    say(f"waiting: {problem}")
 
 
 def _answer(serving: Serving) -> Answer:
@@ -191,16 +192,17 @@ def _starting(plan: Plan, log: Path) -> Iterator[Callable[[str], None]]:
 
     title = engines.engine(plan.engine.name).title
     if not sys.stderr.isatty():
-        sys.stderr.write(f"starting {title}; its log: {log}\n")
+        say(f"starting {title}; its log: {log}")
         yield lambda line: None
         return
     from rich.console import Console
     from rich.markup import escape
 
+    from kvlab.core.masking import masked
     from kvlab.reporting.words import plain
 
     with Console(stderr=True).status(f"starting {title}") as display:
-        yield lambda line: display.update(f"starting {title}: {escape(plain(line.strip())[:100])}")
+        yield lambda line: display.update(f"starting {title}: {escape(plain(masked(line.strip()))[:100])}")
 
 
 @contextmanager
@@ -215,8 +217,7 @@ def _status(pool: float | None) -> Iterator[Callable[[Look, Look | None], None]]
             text = status(now, before, pool)
             if now.at - last >= _LINE_EVERY and text != said:  # an idle server says it once
                 last, said = now.at, text
-                sys.stderr.write(f"{text}\n")
-                sys.stderr.flush()
+                say(text)
 
         yield line
         return
