@@ -118,7 +118,9 @@ def _answer(found: Candidates, *, split: bool) -> str:
     how = "holds" if best.verdict == "holds" else "may hold"
     if best.usd_per_hour is not None:
         return f"the cheapest that {how} {what}: {_named(best)}, {best.usd_per_hour:,.2f} dollars an hour"
-    return f"the fewest GPUs that {how.replace('holds', 'hold')} {what}: {_named(best)}"
+    fewer = any(row.shared_memory and row.gpus < best.gpus for row in found.rows)
+    own = " with memory of their own" if fewer else ""
+    return f"the fewest GPUs{own} that {how.replace('holds', 'hold')} {what}: {_named(best)}"
 
 
 def _requests(count: int) -> str:

@@ -78,13 +78,18 @@ def most_ranks(gpu: Gpu) -> int:
     return MACHINE if gpu.title.startswith(_CONSUMER) else MOST_GPUS
 
 
-def preference(row: Candidate) -> tuple[bool, bool, float, int, int, int, str]:
-    """What surely holds first; then by price; what has none by machines, then GPUs, then memory."""
+def preference(row: Candidate) -> tuple[bool, bool, float, bool, int, int, int, str]:
+    """What surely holds first; then by price; what has none by whose memory it is, machines, GPUs, then memory.
+
+    Memory that the system and its programs use as well comes last: how much of it is free, no table can say.
+    """
+    gpu = gpus.table()[row.gpu]
     return (
         row.verdict != "holds",
         row.usd_per_hour is None,
         row.usd_per_hour or 0.0,
-        machines(gpus.table()[row.gpu], row.gpus),
+        gpus.is_alone(gpu),
+        machines(gpu, row.gpus),
         row.gpus,
         row.memory_bytes,
         row.gpu,

@@ -266,4 +266,5 @@ def _row(count: Count, gpu: Gpu, replicas: int, *, sure: bool) -> Candidate:
         kind=pool.kind if pool is not None else "estimated",
         verdict="holds" if sure else "may_hold",
         memory_bytes=gpu.usable_bytes * number,
+        shared_memory=gpus.is_alone(gpu),
     )

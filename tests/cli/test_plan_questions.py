@@ -48,7 +48,9 @@ def test_the_screen_shows_one_table_with_its_legend(home: Path) -> None:
     text = done.stdout
     assert "What serves 16 requests of 32,768 tokens" in text
     assert "2 more rows (--limit); 2 kinds of GPU tried" in " ".join(text.split())
-    assert "fewest machines (of 8) first, then fewest GPUs, then least memory" in " ".join(text.split())
+    assert "fewest machines (of 8) first, then fewest GPUs, then least memory, shared memory last" in " ".join(
+        text.split()
+    )
     headline, hint = text.partition("Cache")[0], text.partition("to plan it alone, add ")[2]
     assert f"{hint.split()[1]} (" in " ".join(headline.split())
     assert max(map(len, text.partition("What serves")[2].partition("Cache of one")[0].splitlines())) <= 80

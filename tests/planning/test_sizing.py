@@ -311,3 +311,21 @@ def test_without_weights_nothing_is_listed(tmp_path: Path) -> None:
     assert plan.candidates is None
     assert "--weights-gib" in plan.verdict.text
     assert api.plan(config, users=4, context=8192, weights_gib=15.0, gpu="l40s*").candidates is not None
+
+
+def test_memory_that_the_system_uses_too_comes_last_unless_it_is_priced() -> None:
+    """Jetson and DGX Spark have one memory for CPU and GPU, as their makers' data sheets say."""
+    config = CONFIGS / "Qwen__Qwen2.5-1.5B.json"
+    found = api.plan(config, users=2, context=8192, gpu="jetson*,l4*,rtx4090*").candidates
+    assert found is not None
+    shared = [row.shared_memory for row in found.rows]
+    assert not shared[0]
+    assert shared == sorted(shared)
+    assert {row.gpu for row in found.rows if row.shared_memory} == {
+        row.gpu for row in found.rows if row.gpu.startswith("jetson")
+    }
+    priced = api.plan(
+        config, users=2, context=8192, gpu="jetson*,l4*", prices={"jetson-agx-orin-64gb": 0.1, "l4-24gb": 1}
+    )
+    assert priced.candidates is not None
+    assert priced.candidates.rows[0].shared_memory

@@ -61,6 +61,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int
     """Usable memory of all the GPUs."""
     usd_per_hour: float | None = None
+    shared_memory: bool = False
+    """Whether the memory is the system's too, so that less of it may be free."""
 
     def split(self) -> str:
         """How the GPUs share the work: "TP 4, DCP 4, 2 replicas"; "one GPU" when there is nothing to share."""
@@ -80,7 +82,8 @@ class NotRun(msgspec.Struct, frozen=True):
 class Candidates(msgspec.Struct, frozen=True, kw_only=True):
     """What serves `users` requests of `context` tokens: first the rows that surely hold them, cheapest first.
 
-    Rows without a price follow those that have one: fewest machines first, then fewest GPUs, then least memory.
+    Rows without a price follow those that have one: fewest machines first, then fewest GPUs, then least memory; those
+    that share the system's memory come last.
     """
 
     users: int

@@ -40,7 +40,7 @@ _ALONE = ("dgx-spark", "jetson", "strix-halo")
 
 
 def is_alone(gpu: Gpu) -> bool:
-    """Whether a GPU is the only one of its machine, soldered to it."""
+    """Whether a GPU is the only one of its machine, soldered to it: its memory is the system's too."""
     return gpu.vendor == "apple" or gpu.name.startswith(_ALONE)
 
 

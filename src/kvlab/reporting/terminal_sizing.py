@@ -16,7 +16,8 @@ _NAMES = 6
 """Kinds of GPU that are named for one reason; the rest are counted."""
 _ORDER = {
     "price": "cheapest first, those without a price by machines, GPUs and memory",
-    "gpus": "fewest machines (of 8) first, then fewest GPUs, then least memory; give --price GPU=USD to sort by cost",
+    "gpus": "fewest machines (of 8) first, then fewest GPUs, then least memory, shared memory last;"
+    " give --price GPU=USD to sort by cost",
     "memory": "least memory first; give --price GPU=USD to sort by cost",
 }
 
@@ -92,13 +93,15 @@ def _rows(found: Candidates, *, order: str, long: bool = False) -> list[Renderab
     columns += [right("at once"), right("$ an hour" if priced else "memory"), left("verdict", wraps=False)]
     body = table(*columns)
     for row in found.rows:
-        cells = [f"{row.gpus} x {words.plain(row.gpu)}", row.split(), words.plain(row.kv_dtype)]
+        mark = "*" if row.shared_memory else ""
+        cells = [f"{row.gpus} x {words.plain(row.gpu)}{mark}", row.split(), words.plain(row.kv_dtype)]
         cells += [f"{row.context:,}"] if long else []
         cells += [_between(row), _cost(row, priced), _HOLDS[row.verdict]]
         body.add_row(*map(Text, cells))
     more = f"{words.counted(found.left_out, 'more row')} (--limit); " if found.left_out else ""
     tried = f"{found.gpus_tried:,} {'kind' if found.gpus_tried == 1 else 'kinds'} of GPU tried"
     legend = [note(_legend(found))] if any(row.kind == "estimated" for row in found.rows) else []
+    legend += [note("* memory shared with the system")] if any(row.shared_memory for row in found.rows) else []
     return [body, *legend, note(f"{more}{tried}, up to {found.most_gpus} of each; {order}")]
 
 
