@@ -7,7 +7,7 @@ Of the ranks' last caches the smallest counts, for what every rank must hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
@@ -73,7 +73,6 @@ _WORLD = re.compile(r"\bMPI size: (\d{1,4}),")
 _RANK = re.compile(r"\[TRT-LLM\] \[RANK (\d+)\]|\[\d+,(\d+)\]<std(?:out|err)>:|^\s*(\d+): (?=.*\[T(?:ensor)?RT-LLM\])")
 _SMALLEST = ("kv_pool_bytes", "kv_allocated_bytes", "kv_tokens", "num_gpu_blocks", "host_blocks", "free_bytes")
 _LARGEST = ("weights_bytes", "peak_bytes", "engine_bytes")
-_OF_RANKS: dict[str, Callable[..., float]] = {**dict.fromkeys(_SMALLEST, min), **dict.fromkeys(_LARGEST, max)}
 _OF_WINDOW = ("blocks_per_sequence", "num_gpu_blocks", "host_blocks")
 
 
@@ -117,10 +116,11 @@ class _Rank:
 def _deciding(ranks: list[tuple[list[Seen], int]]) -> list[Seen]:
     """Of each rank's last statements (and how many ranks made them) the ones that decide, unless they are the last."""
     found = []
-    for name, choose in _OF_RANKS.items():
+    for name in (*_SMALLEST, *_LARGEST):
         stated = [item for said, count in ranks for item in [one for one in said if one.name == name][-count:]]
         if len(stated) > 1:
-            decides = choose(stated, key=lambda item: float(item.value))
+            by_value = sorted(stated, key=lambda item: float(item.value))
+            decides = by_value[0 if name in _SMALLEST else -1]
             if decides.value != max(stated, key=lambda item: item.line_number or 0).value:
                 found.append(decides)
     return found
