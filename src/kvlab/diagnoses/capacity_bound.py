@@ -9,6 +9,8 @@ Conditions:
 - or, with one look only (the verdict is tentative): at least 95 % is in use, and requests were preempted since the
   start
 - each engine of a server is judged by itself: one full pool is enough
+- llama-server states tokens in use and not whether slots share the cache or divide it: a pool is full, or is not, where
+  both give the same answer, or the plan tells (--plan)
 
 Cause: the pool decides how many requests run. No preemption is no proof of room: vLLM V1 holds requests back at
 admission, and its counter moves only once a victim runs again. A good hit rate is none either: what preempted
