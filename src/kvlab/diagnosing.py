@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -35,6 +36,7 @@ from kvlab.interventions import interventions
 
 SECONDS = 30.0
 """How long a URL is looked at unless said otherwise."""
+_MOST_SECONDS = 10 * 365 * 86_400.0
 _NO_VERDICT = "What was seen does not decide it"
 _NOTHING_LEFT = (
     "what the time goes to: no verdict fits what was seen. The host (a busy CPU, CUDA graphs off), traffic between GPUs"
@@ -75,8 +77,8 @@ def diagnose(
         raise BadInput(f"no engine called {asked.engine!r}; {nearest(asked.engine, engines.names())}")
     for name in ("seconds", "ttft_seconds", "tpot_seconds"):
         value = getattr(asked, name)
-        if value is not None and not 0 < value < math.inf:
-            raise BadInput(f"{name}={value:g}: give a number of seconds above 0")
+        if value is not None and not 0 < value <= _MOST_SECONDS:
+            raise BadInput(f"{name}={value:g}: give a number of seconds above 0, and below ten years")
     possible = None if asked.traffic is None else store.read(asked.traffic, _Traffic, "result of kvlab traffic --json")
     return judge(
         Case(
@@ -104,6 +106,10 @@ def _looks(sources: tuple[str, ...], asked: Asked, on_count: Callable[[int, int]
     if asked.save is not None:
         if os.path.isfile(asked.save):
             os.replace(asked.save, f"{asked.save}.old")
+        if not os.path.lexists(asked.save):
+            # for its owner alone: a page may say more of the server than its metrics
+            with suppress(OSError):  # the writing below says what is wrong
+                os.close(os.open(asked.save, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         store.write_atomic(asked.save, b"".join(msgspec.json.encode(scrape) + b"\n" for scrape in scrapes))
     return looks(scrapes)
 

@@ -13,6 +13,7 @@ from kvlab.core.diagnosis import Look, Scrape
 from kvlab.core.errors import ServerRefused
 from kvlab.load import clock
 from kvlab.load.client import Connections
+from kvlab.load.pages import to_keep
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -27,7 +28,7 @@ _OFTEN, _SELDOM = 0.25, 5.0
 def poll(
     url: str, engine: str | None, seconds: float, on_count: Callable[[int, int], None] | None = None
 ) -> tuple[Scrape, ...]:
-    """The server's pages at once, at the end of `seconds`, and some thirty times in between.
+    """The server's pages at once, at the end of `seconds`, and some thirty times in between, without secrets.
 
     A look that fails in between is left out. `on_count` is told the seconds that have passed, and all of them. Raises
     ServerRefused when the server does not answer at both ends, BadInput when it does not say which engine it is.
@@ -59,7 +60,8 @@ async def _poll(
         if on_count is not None:
             on_count(min(int(passed), int(seconds)), int(seconds))
         try:
-            read = described | await pages(session, *server)
+            sent = described | await pages(session, *server)
+            read = {path: to_keep(text, session) for path, text in sent.items()}
             # the clock of the day may be set back
             found.append(Scrape(time=began + time.perf_counter() - start, engine=server[1], pages=read))
         except ServerRefused:

@@ -76,6 +76,7 @@ def test_pages_are_printed_like_those_of_explain(capsys: pytest.CaptureFixture[s
         ([SERIES, "--save", "x.jsonl"], "--save"),
         ([SERIES, "--engine", "vlm"], "vllm"),
         ([SERIES, "--seconds", "0"], "above 0"),
+        ([SERIES, "--seconds", "1e300"], "below ten years"),
         ([SERIES, "--plan", SERIES], "plan"),
         ([SERIES, "--traffic", SERIES], "traffic"),
         (["--list", SERIES], "--list"),

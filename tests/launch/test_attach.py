@@ -177,3 +177,28 @@ def test_a_look_at_something_else_is_a_failed_look(bad: str) -> None:
         assert api.diagnose(url, seconds=1.0).looks >= 3
     with serving(Flaky(bad, lasting=True)) as url, pytest.raises(ServerRefused, match=f"{url}/metrics: "):
         api.diagnose(url, seconds=0.6)
+
+
+@pytest.mark.parametrize("key", ["sk-0123456789abcdef", "vllm"])
+def test_a_saved_series_holds_no_key(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SGLang's /server_info repeats its api_key; a proxy's page may repeat the header."""
+    monkeypatch.setenv("KVLAB_API_KEY", key)
+    own = {"api_key": "sk-of-the-server", "admin_api_key": 'x"the-admins', "ssl_keyfile_password": "pw-of-tls"}
+    own["tokenizer_path"] = "t"
+    sglang = {
+        "/v1/models": models("sglang"),
+        "/server_info": json.dumps({**own, "command": "serve --api-key sk-typed -x", "max_total_num_tokens": 20480}),
+        "/metrics": f"# Bearer {key}\nsglang:num_running_reqs 2.0\nsglang:num_queue_reqs 1\n",
+    }
+    vllm = {**SERVERS["vllm"][0], "/metrics": f"# Bearer {key}\n" + SERVERS["vllm"][0]["/metrics"]}
+    for name, served in (("sglang", sglang), ("vllm", vllm)):
+        path = tmp_path / f"{name}.jsonl"
+        with serving(served) as url:
+            live = api.diagnose(url, seconds=0.3, save=str(path))
+        text = path.read_text()
+        assert api.diagnose(str(path)).verdict == live.verdict
+        assert f"Bearer {key}" not in text
+        assert path.stat().st_mode & 0o777 == 0o600
+        for secret in ("sk-of-the-server", "pw-of-tls", "sk-typed", "sk-0123", "the-admins"):
+            assert secret not in text
+        assert name == "vllm" or ("tokenizer_path" in text and "20480" in text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,16 @@ METRICS_BYTES = 8 << 20
 """Longest page of metrics: a busy vLLM's has some 100 KB."""
 TOKENS_BYTES = 32 << 20
 """Longest answer of a tokenizer: 2 million token ids."""
+
+_KEY = re.compile(
+    r'("(?:[\w-]*[_-])?(?:api_?key|password|passwd|secret|authorization|(?:hf|auth|access|api)_token)"\s*:\s*)'
+    r'"(?:[^"\\]|\\.)*"',
+    re.IGNORECASE,
+)
+"""A field of JSON that holds a secret: SGLang's /server_info repeats its api_key."""
+_ARGUMENT = re.compile(r"(--(?:[\w-]+-)?(?:api-key|password|token|secret)(?:[= ]|\", ?\"))[^\s\",]+", re.IGNORECASE)
+_LONG = 8
+"""Characters from which a secret is replaced wherever it stands; a shorter one may be a part of other words."""
 
 
 async def body(response: ClientResponse, most: int) -> bytes:
@@ -34,11 +45,33 @@ async def body(response: ClientResponse, most: int) -> bytes:
 
 def without_secrets(message: str, session: ClientSession) -> str:
     """The message without the key, or user name and password, that the session sends: some servers repeat them."""
+    for secret in _sent(session):
+        message = message.replace(secret, "***")
+    return message
+
+
+def to_keep(page: str, session: ClientSession) -> str:
+    """A page as it may be saved: without what the session sends, and without the keys that the server was given.
+
+    What is sent and shorter than eight characters goes where it is a whole string or follows "Bearer" or "Basic": the
+    key "vllm" must not take the names of the metrics with it.
+    """
+    page = _ARGUMENT.sub(r"\1***", _KEY.sub(r'\1"***"', page))
+    for secret in _sent(session):
+        if len(secret) >= _LONG:
+            page = page.replace(secret, "***")
+            continue
+        text = re.escape(secret)
+        page = re.sub(rf"(?i:(\b(?:bearer|basic)\s+)){text}(?!\w)", r"\1***", page)
+        page = re.sub(rf'"{text}"(?!\s*:)', '"***"', page)
+    return page
+
+
+def _sent(session: ClientSession) -> list[str]:
+    """The secrets of the session's Authorization header, the longest first."""
     kind, _, sent = session.headers.get("Authorization", "").partition(" ")
     secrets = [sent]
     if kind == "Basic":
         pair = b64decode(sent).decode(errors="replace")
         secrets += [pair, pair.partition(":")[2]]
-    for secret in sorted(secrets, key=len, reverse=True):
-        message = message.replace(secret, "***") if secret else message
-    return message
+    return sorted(filter(None, secrets), key=len, reverse=True)
