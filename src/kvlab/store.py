@@ -17,6 +17,9 @@ T = TypeVar("T")
 MOST_BYTES = 512 << 20
 """Largest file that is read into memory: far above a record with every request of a day."""
 
+_HELD_SECONDS = 5.0
+"""How long another process may change a small file."""
+
 
 def place(path: object, what: str) -> str:
     """The path as text. Raises BadInput, naming `what` was expected, for anything that is none."""
@@ -52,15 +55,34 @@ def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
 
 @contextmanager
 def held(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Holds the folder of the file at `path` against other kvlab processes that change the same file."""
-    import fcntl
+    """Holds the folder of the file at `path` against other kvlab processes that change the same file.
 
+    Raises BadInput when another holds it for longer than such a change takes.
+    """
+    import time
+
+    until = time.monotonic() + _HELD_SECONDS
     with ExitStack() as stack:
         with suppress(OSError):  # a folder that is not ours to read, or without locks: then the last one wins
-            descriptor = os.open(os.path.dirname(os.path.realpath(path)), os.O_RDONLY | os.O_CLOEXEC)
+            folder = os.path.dirname(os.path.realpath(path))
+            descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
             stack.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            while not _locked(descriptor):
+                if time.monotonic() > until:
+                    raise BadInput(f"another process holds a lock on {folder}, where {path} is; end it, then try again")
+                time.sleep(0.05)
         yield
+
+
+def _locked(descriptor: int) -> bool:
+    """Whether the lock is held now. Raises OSError where there are no locks."""
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def check_target(path: str | os.PathLike[str], option: str = "-o") -> None:

@@ -99,3 +99,12 @@ def test_a_document_through_the_pipe_of_a_shell() -> None:
     with pytest.raises(BadInput, match="not a regular file"):
         store.read_bytes(f"/dev/fd/{reader}", "model")  # where a file is needed twice, or from its middle
     os.close(reader)
+
+
+def test_a_held_folder_is_waited_for_and_then_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_HELD_SECONDS", 0.1)
+    name, refused = tmp_path / "a.json", pytest.raises(BadInput, match="another process holds a lock on")
+    with store.held(name), refused, store.held(name):
+        pass
+    with store.held(tmp_path / "a.json"):
+        pass
