@@ -16,6 +16,7 @@ from kvlab import engines, manifests, store
 from kvlab.core.engine import Gpu, Launcher
 from kvlab.core.errors import BadInput
 from kvlab.core.plan import Launch, Plan
+from kvlab.logs.text import plain
 from kvlab.manifests import EVERYWHERE, FILES, LOOPBACK, RESOURCE, Container, Disk, Mounted
 
 SCRIPT, COMPOSE, KUBERNETES = "launch.sh", "docker-compose.yaml", "kubernetes.yaml"
@@ -123,7 +124,7 @@ def _comments(plan: Plan, *, inside: bool = False) -> str:
         if inside and LOOPBACK in value:
             value, because = value.replace(LOOPBACK, EVERYWHERE), "the network of the container, which is its own"
         lines.append(f"{flag.flag} {value}".rstrip() + f": {because}")
-    return "".join(f"# {' '.join(line.split())}\n" for line in lines)
+    return "".join(f"# {plain(' '.join(line.split()))}\n" for line in lines)
 
 
 def _container(plan: Plan) -> tuple[str | None, Container | None]:
@@ -174,7 +175,12 @@ def _disk(plan: Plan) -> Disk | None:
     if tier is None:
         return None
     folder = plan.ask.offload_dir or OFFLOADED
-    return Disk(folder, os.path.normpath(f"/{folder}"), tier.bytes)
+    inside = os.path.normpath(f"/{folder.lstrip('/')}")
+    if inside == "/":
+        raise BadInput(f"--offload-dir {folder} would be the root of the container; name a folder in it")
+    if ":" in inside:
+        raise BadInput(f"--offload-dir {folder}: no container mounts a folder with a colon in its name; choose another")
+    return Disk(folder, inside, tier.bytes)
 
 
 def _gpu(plan: Plan) -> Gpu | None:
@@ -193,7 +199,7 @@ def _model(plan: Plan) -> Mounted | None:
     root = os.path.dirname(host) if os.path.isfile(host) else host  # the other shards lie beside the first
     above, found, _ = host.partition("/snapshots/")
     root = above if found else root  # a snapshot of the Hub's cache links to files outside it
-    inside = f"{_MODELS}/{os.path.basename(root)}"
+    inside = f"{_MODELS}/{os.path.basename(root).replace(':', '-')}"  # Kubernetes takes no colon there
     return Mounted(word=word, host=host, root=root, inside=inside, path=inside + host.removeprefix(root))
 
 

@@ -83,11 +83,12 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
 
 def compose(plan: Plan, name: str, container: Container) -> dict[str, Any]:
     """https://github.com/compose-spec/compose-spec/blob/main/spec.md. The port is open on this machine alone."""
-    volumes = [f"./{name}:{FILES}/{name}:ro" for name in container.files]
+    volumes = [_bind(f"./{name}", f"{FILES}/{name}", read_only=True) for name in container.files]
     if container.model is not None:
-        volumes.append(f"{container.model.root}:{container.model.inside}:ro")
+        volumes.append(_bind(container.model.root, container.model.inside, read_only=True))
     else:
-        volumes.append(f"${{HF_HOME:-${{HOME}}/.cache/huggingface}}:{CACHE}")
+        downloads = _bind("", CACHE)
+        volumes.append(downloads | {"source": "${HF_HOME:-${HOME}/.cache/huggingface}"})
     service: dict[str, Any] = {
         "image": container.image,
         "entrypoint": [container.argv[0]],
@@ -112,9 +113,18 @@ def compose(plan: Plan, name: str, container: Container) -> dict[str, Any]:
         resources.setdefault("reservations", {})["memory"] = f"{container.reserved_memory}gb"
     if container.disk is not None:
         host = container.disk.host if container.disk.host.startswith("/") else f"./{container.disk.host}"
-        volumes.append(f"{host}:{container.disk.inside}")
+        volumes.append(_bind(host, container.disk.inside))
         service["working_dir"] = "/"  # a relative folder is meant from here
     return {"name": name, "services": {plan.engine.name: service}}
+
+
+def _bind(source: str, target: str, *, read_only: bool = False) -> dict[str, Any]:
+    """A folder or file of this machine in the container, in the long form: in the short one a colon would split it.
+
+    What is not there is made, as the short form does.
+    """
+    found: dict[str, Any] = {"type": "bind", "source": _escaped(source), "target": _escaped(target)}
+    return found | ({"read_only": True} if read_only else {"bind": {"create_host_path": True}})
 
 
 def _escaped(text: str) -> str:

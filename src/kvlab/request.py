@@ -117,6 +117,7 @@ def settled(ask: Ask, planner: Planner) -> Ask:
     for name, _ in ask.engine_args:
         if not name.isprintable() or any(letter.isspace() or letter == "=" for letter in name) or not name.strip("-"):
             raise BadInput(f"--engine-arg {shortened(name)!r} is no name of a flag; write FLAG=VALUE")
+    _refuse_control(ask)
     secret = next((name for name, _ in ask.engine_args if name.lstrip("-").replace("_", "-").lower() in _SECRETS), None)
     if secret is not None:
         raise BadInput(
@@ -163,3 +164,19 @@ def _refuse_other_engines(ask: Ask, planner: Planner) -> None:
         if getattr(ask, name) != getattr(_NOTHING_ASKED, name):
             known = ", ".join(sorted(f"--{option.replace('_', '-')}" for option in planner.options))
             raise BadInput(f"--{name.replace('_', '-')} is no option of {ask.engine}; its own are {known}")
+
+
+def _refuse_control(ask: Ask) -> None:
+    """Values go into scripts, YAML and the terminal, which a control character would break or command."""
+    own = {f"--{name.replace('_', '-')}": getattr(ask, name) for name in Ask.__struct_fields__}
+    given = {name: value for name, value in own.items() if isinstance(value, str)}
+    given |= {f"--engine-arg {name}": _without_layout(value) for name, value in ask.engine_args}
+    for name, value in given.items():
+        odd = next((letter for letter in value if not letter.isprintable()), None)
+        if odd is not None:
+            raise BadInput(f"{name} holds the control character {odd!r}; leave it out")
+
+
+def _without_layout(value: str) -> str:
+    """JSON may stand on several lines."""
+    return value.translate({9: " ", 10: " ", 13: " "}) if value.lstrip()[:1] in ("{", "[") else value

@@ -45,6 +45,12 @@ def _check_sizes(ask: Ask, known: Offloading, title: str) -> None:
         raise BadInput("--offload-dir is the folder of a disk tier; add --offload-disk-gib X")
     if ask.offload_dir is not None and (not ask.offload_dir.isprintable() or not ask.offload_dir.strip()):
         raise BadInput("--offload-dir must be the name of a folder")
+    for name in ("offload_gib", "offload_disk_gib"):
+        value = getattr(ask, name)
+        if value is not None and value * 1024 < 1:
+            raise BadInput(
+                f"--{name.replace('_', '-')} {value:g} is less than 1 MiB, too little for a block; give more"
+            )
 
 
 def _listed(known: Offloading) -> str:
@@ -58,6 +64,10 @@ def tiered(deployment: Deployment, carved: Carved, ledger: tuple[LedgerLine, ...
     machine's own memory too.
     """
     found = engines.offloading(deployment.ask.engine).tiers(deployment, carved)
+    small = next((tier for tier in found.tiers if tier.tokens == 0), None)
+    if small is not None and deployment.ask.offload_gib is not None:
+        option = "--offload-disk-gib" if small.kind == "disk" else "--offload-gib"
+        raise BadInput(f"{option} leaves {size(small.bytes_per_rank)} a rank, less than one block takes; give more")
     lines = _host(deployment, carved, found.needs, ledger)
     text = _too_little(lines)
     doubts = (*found.doubts, Doubt("host-gib", text)) if text is not None else found.doubts

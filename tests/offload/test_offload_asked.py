@@ -122,7 +122,9 @@ def test_artefacts_hold_the_file_the_memory_and_the_disk(plan: Callable[..., Pla
     assert (settings["max_local_cpu_size"], settings["max_local_disk_size"]) == (32, 250)
     (service,) = yaml.safe_load(found["docker-compose.yaml"])["services"].values()
     assert service["environment"]["LMCACHE_CONFIG_FILE"] == "/kvlab/lmcache.yaml"
-    assert "./kv-offload:/kv-offload" in service["volumes"]
+    made = {"create_host_path": True}
+    disk = {"type": "bind", "source": "./kv-offload", "target": "/kv-offload", "bind": made}
+    assert disk in service["volumes"]
     assert service["deploy"]["resources"]["reservations"]["memory"] == "68gb"
     pod = next(
         document["spec"]["template"]["spec"]
@@ -176,3 +178,39 @@ def test_the_terminal_and_the_json_show_the_tier(qwen: Path, capsys: pytest.Capt
 def test_an_unknown_kind_ends_with_2(qwen: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["plan", str(qwen), "--offload", "tape", "--offload-gib", "1"]) == 2
     assert "no tier of vLLM; it has native" in capsys.readouterr().err
+
+
+def test_a_disk_folder_is_mounted_as_it_is_named(plan: Callable[..., Plan]) -> None:
+    stated = {"offload": "lmcache", "offload_gib": 64, "offload_disk_gib": 500}
+    found = artefacts(plan(**stated, offload_dir="/mnt/$HOME"))
+    (service,) = yaml.safe_load(found["docker-compose.yaml"])["services"].values()
+    assert ("/mnt/$$HOME", "/mnt/$$HOME") in [(one["source"], one["target"]) for one in service["volumes"]]
+    with pytest.raises(BadInput, match="root of the container"):
+        artefacts(plan(**stated, offload_dir="."))
+    with pytest.raises(BadInput, match="colon"):
+        artefacts(plan(**stated, offload_dir="/mnt/a:b"))
+
+
+@pytest.mark.parametrize("size", [1e-9, 0.0005, 0.001])
+def test_a_tier_that_holds_no_block_is_refused(plan: Callable[..., Plan], size: float) -> None:
+    with pytest.raises(BadInput, match="block"):
+        plan(offload="native", offload_gib=size)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"offload": "lmcache", "offload_gib": 8, "offload_disk_gib": 8, "offload_dir": "/a\x1bb"},
+        {"engine_args": {"served-model-name": "a\x1b[31m"}},
+        {"engine_args": {"served-model-name": "a\nb"}},
+    ],
+)
+def test_control_characters_reach_no_script(plan: Callable[..., Plan], options: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=r"control character|name of a folder"):
+        plan(**options)
+
+
+def test_json_may_stand_on_several_lines(plan: Callable[..., Plan]) -> None:
+    text = '{"a":\n 1}'
+    found = artefacts(plan(engine_args={"additional-config": text}))
+    assert yaml.safe_load(found["vllm_config.yaml"])["additional-config"] == text

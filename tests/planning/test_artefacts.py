@@ -137,6 +137,20 @@ def test_the_script_is_the_command(tmp_path: Path) -> None:
     assert '{"method": "ngram", "num_speculative_tokens": 2}' in compose["services"]["vllm"]["command"]
 
 
+def read_only(source: str, target: str) -> dict[str, Any]:
+    """Compose's long form of a volume."""
+    return {"type": "bind", "source": source, "target": target, "read_only": True}
+
+
+def test_a_folder_whose_name_compose_would_split_or_fill_in(tmp_path: Path) -> None:
+    folder = tmp_path / "g$HOME:x"
+    folder.mkdir()
+    (folder / "config.json").write_text(LLAMA_8B.read_text())
+    (compose,) = documents(artefacts(api.plan(folder, gpu="h100-80gb", context=8192))[COMPOSE])
+    expected = read_only(f"{tmp_path}/g$$HOME:x", "/models/g$$HOME-x")
+    assert expected in compose["services"]["vllm"]["volumes"]
+
+
 def test_files_and_models_of_this_machine_are_mounted(tmp_path: Path) -> None:
     folder = tmp_path / "models--org--name" / "snapshots" / "abc"
     folder.mkdir(parents=True)
@@ -145,9 +159,9 @@ def test_files_and_models_of_this_machine_are_mounted(tmp_path: Path) -> None:
     (compose,) = documents(artefacts(planned)[COMPOSE])
     service = compose["services"]["tensorrt-llm"]
     # The snapshots of the Hub's cache are links to the folder's blobs.
-    assert f"{tmp_path / 'models--org--name'}:/models/models--org--name:ro" in service["volumes"]
+    assert read_only(f"{tmp_path / 'models--org--name'}", "/models/models--org--name") in service["volumes"]
     assert "/models/models--org--name/snapshots/abc" in service["command"]
-    assert "./trtllm_config.yaml:/kvlab/trtllm_config.yaml:ro" in service["volumes"]
+    assert read_only("./trtllm_config.yaml", "/kvlab/trtllm_config.yaml") in service["volumes"]
     assert "/kvlab/trtllm_config.yaml" in service["command"]
     kinds = [each["kind"] for each in documents(artefacts(planned)[KUBERNETES])]
     assert kinds == ["ConfigMap", "Deployment", "Service"]
@@ -161,9 +175,9 @@ def test_every_file_and_the_model_of_an_engine_that_takes_no_hub_id_are_mounted(
     inside = f"/models/{tmp_path.name}"
     assert [*service["entrypoint"], *service["command"]] == ["sh", "/kvlab/serve.sh", "/kvlab/Modelfile", inside]
     assert service["volumes"] == [
-        "./serve.sh:/kvlab/serve.sh:ro",
-        "./Modelfile:/kvlab/Modelfile:ro",
-        f"{tmp_path}:{inside}:ro",
+        read_only("./serve.sh", "/kvlab/serve.sh"),
+        read_only("./Modelfile", "/kvlab/Modelfile"),
+        read_only(str(tmp_path), inside),
     ]
     assert service["environment"]["OLLAMA_HOST"] == "0.0.0.0:11434"
 
