@@ -102,6 +102,8 @@ def _looks(sources: tuple[str, ...], asked: Asked, on_count: Callable[[int, int]
 
     if asked.save is not None:
         store.check_target(asked.save, "--save")
+        if os.path.isfile(asked.save):
+            store.check_target(f"{asked.save}.old", "--save")
     scrapes = poll(urls[0], asked.engine, asked.seconds or SECONDS, on_count)
     if asked.save is not None:
         if os.path.isfile(asked.save):

@@ -128,6 +128,14 @@ def test_a_saved_series_is_put_aside_and_not_lost(tmp_path: Path) -> None:
     assert "kvlab/scrape@1" in (tmp_path / "series").read_text()
 
 
+def test_a_series_that_cannot_be_put_aside_is_told_before_the_look(tmp_path: Path) -> None:
+    (tmp_path / "series").write_text("yesterday")
+    (tmp_path / "series.old").mkdir()
+    with pytest.raises(BadInput, match="is a folder"):
+        api.diagnose("http://127.0.0.1:9", seconds=60, save=str(tmp_path / "series"))
+    assert (tmp_path / "series").read_text() == "yesterday"
+
+
 def test_a_metrics_page_of_nobody_does_not_make_a_server() -> None:
     with (
         serving({"/metrics": "node_load1 0.5\n"}) as url,
