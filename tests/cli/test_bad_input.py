@@ -254,3 +254,42 @@ def test_progress_obeys_no_terminal_command(capsys: pytest.CaptureFixture[str]) 
 
     _waiting("http://u:SECRET@h answered 500: boom \x1b[31m")
     assert capsys.readouterr().err == "waiting: http://u:***@h answered 500: boom ?[31m\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("diagnose", "in", "-o", "in"),
+        ("diagnose", "in", "-o", "./link"),
+        ("traffic", "x", "in", "-o", "hard"),
+        ("traffic", "x", "--fix", "out", "-o", "out"),
+        ("check", "x", "--plan", "in", "-o", "in"),
+        ("diagnose", "http://127.0.0.1:9", "--save", "same", "-o", "same"),
+        ("diagnose", "http://127.0.0.1:9", "--save", "in", "--plan", "in"),
+        ("compare", "in", "x", "-o", "in"),
+        ("plan", "in", "-o", "in"),
+        ("serve", "in", "--log", "in"),
+        ("serve", "x", "--log", "out", "-o", "out"),
+    ],
+)
+def test_no_output_replaces_an_input(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from kvlab.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    Path("in").write_text("kept")
+    Path("link").symlink_to("in")
+    Path("hard").hardlink_to("in")
+    assert main(list(words)) == 2
+    said = capsys.readouterr().err
+    assert "would replace" in said or "both write" in said
+    assert Path("in").read_text() == "kept"
+    assert not Path("out").exists()
+
+
+def test_a_device_is_written_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from kvlab.cli import main
+
+    assert main(["gpus", "h100-80gb", "-o", "/dev/null"]) == 0
+    assert main(["check", str(LLAMA_LOG), "-o", str(tmp_path / "check.json")]) == 0

@@ -115,6 +115,7 @@ def _run(words: list[str]) -> int:
         print(f"kvlab {__version__}")
         return 0
     from kvlab.cli.command import Parser
+    from kvlab.cli.files import refuse_same
 
     verb = load_verb(words[0])
     parser = Parser(f"kvlab {words[0]}", verb.help)
@@ -122,6 +123,7 @@ def _run(words: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the JSON document to FILE as well")
     options = parser.parse_args(words[1:])
+    refuse_same(options)
     if options.output is not None:
         # Before the work: a result that cannot be kept is lost.
         from kvlab.store import check_target
