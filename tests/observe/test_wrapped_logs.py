@@ -184,3 +184,14 @@ def test_docker_logs_through_a_pipe(tmp_path: Path) -> None:
 def test_standard_input_that_is_only_a_text_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(LOGS[0].read_bytes())))
     assert read_log("-").engine == "vllm"
+
+
+def test_a_number_that_docker_cuts_is_not_read(tmp_path: Path) -> None:
+    """Docker writes a line above 16 KiB as several records; 8192 must not be read as 8."""
+    line = "llama_context: n_ctx         = 8192"
+    padded = "x" * ((16 << 10) - len(line) + 2) + " " + line
+    records = [padded[: 16 << 10], padded[16 << 10 :] + "\n"]
+    assert records[0].endswith(" = 8")
+    log = tmp_path / "container-json.log"
+    log.write_text("".join(json.dumps({"log": part, "stream": "stderr", "time": STAMP}) + "\n" for part in records))
+    assert read_log(str(log), "llamacpp").get("n_ctx") is None

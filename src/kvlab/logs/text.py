@@ -23,6 +23,8 @@ _PREFIX = re.compile(
 )
 _PARTIAL = re.compile(r"\d\d:\d\d\S*\sstd(?:out|err)\sP\s")
 """CRI cuts a long line into parts."""
+_PART_BYTES = 16 << 10
+"""Docker cuts a longer line into records of this size, of which only the last ends with a newline."""
 _COLOUR = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
 _BINARY = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 _CUT_END = re.compile(r"(?:=\s*[\w.+-]*|\bv?\d[\d.,]*|\bversion:?\s+\S*)$")
@@ -44,6 +46,8 @@ def texts_of(raw: bytes) -> list[str]:
     inner = _unwrapped(text[start:], _DEEPEST)
     if inner is None:
         return [text]
+    if not inner.endswith("\n") and len(inner.encode("utf-8", "replace")) >= _PART_BYTES:
+        inner = without_end(inner)
     plain = _COLOUR.sub("", inner) if "\x1b" in inner else inner
     return [line for line in re.split(r"[\r\n]+", plain) if line] or [""]
 
