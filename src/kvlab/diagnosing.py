@@ -27,6 +27,7 @@ from kvlab.core.diagnosis import (
     Way,
     all_hold,
     any_holds,
+    other_plan,
 )
 from kvlab.core.errors import BadInput, nearest
 from kvlab.core.plan import Plan
@@ -80,14 +81,18 @@ def diagnose(
         if value is not None and not 0 < value <= _MOST_SECONDS:
             raise BadInput(f"{name}={value:g}: give a number of seconds above 0, and below ten years")
     possible = None if asked.traffic is None else store.read(asked.traffic, _Traffic, "result of kvlab traffic --json")
-    return judge(
-        Case(
-            looks=_looks(sources, asked, on_count),
-            objectives=Objectives(ttft_seconds=asked.ttft_seconds, tpot_seconds=asked.tpot_seconds),
-            plan=None if model is None else planned(model),
-            reuse_possible=possible.reuse.ideal.token_weighted if possible is not None and possible.reuse else None,
-        )
+    case = Case(
+        looks=_looks(sources, asked, on_count),
+        objectives=Objectives(ttft_seconds=asked.ttft_seconds, tpot_seconds=asked.tpot_seconds),
+        plan=None if model is None else planned(model),
+        reuse_possible=possible.reuse.ideal.token_weighted if possible is not None and possible.reuse else None,
     )
+    same_engine = case.plan is not None and case.plan.engine == case.last.engine
+    doubt = other_plan(case.plan, case.last) if same_engine and case.plan is not None else None
+    if doubt is None:
+        return judge(case)
+    found = judge(msgspec.structs.replace(case, plan=None))
+    return msgspec.structs.replace(found, missing=(doubt, *found.missing))
 
 
 def _looks(sources: tuple[str, ...], asked: Asked, on_count: Callable[[int, int], None] | None) -> tuple[Look, ...]:
@@ -171,8 +176,10 @@ def planned(plan: Plan) -> Planned:
     few = bits is not None and bits < efficiency.FEW_BITS
     reached = efficiency.DECODE_QUANTISED if few else efficiency.DECODE
     capacity = plan.capacity
+    given = plan.source.name if plan.source.kind in ("hub", "gguf") else None  # a folder may have any name
     return Planned(
         engine=plan.engine.name,
+        names=tuple(filter(None, (given, plan.ask.arg("served-model-name") if given else None))),
         kv_dtype=plan.kv.dtype,
         replicas=plan.ask.dp,
         stages=plan.ask.pp,

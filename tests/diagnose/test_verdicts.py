@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from vllm_pages import ITL, TTFT, Server, bandwidth, capacity, healthy, prefix
 
 import kvlab
 from kvlab import diagnoses
 from kvlab.core.diagnosis import Case, Diagnosis, Look, Planned
 from kvlab.core.errors import BadInput
+from kvlab.core.model import Origin
 from kvlab.core.plan import Plan
 from kvlab.core.scrape import Histogram, Reading
 from kvlab.core.speed import Range, Turn
@@ -155,10 +157,36 @@ def test_a_plan_of_another_server_is_said_and_not_used(of_pages: Run, qwen: Path
     assert any("144,000 cache tokens" in text for text in found.missing)
 
 
+@pytest.mark.parametrize(
+    ("name", "tokens", "says"),
+    [
+        ("Qwen/Qwen3-8B", 300_000, "serves gemma, and --plan is for Qwen/Qwen3-8B"),
+        ("google/gemma-3-270m", 300_000, None),
+        ("Qwen/Qwen3-8B", 396_064, None),  # an alias of the planned model: the pool is the planned one
+        ("google/gemma-3-270m", 55_356, "55,356 cache tokens"),
+    ],
+)
+def test_the_plan_of_another_model_gives_no_numbers(
+    of_pages: Run, qwen: Path, name: str, tokens: int, says: str | None
+) -> None:
+    plan: Plan = kvlab.plan(qwen, gpu="h100", context=8192)
+    plan = structs.replace(plan, source=Origin(name=name, kind="hub"))
+    pages = bandwidth(num_gpu_blocks=tokens // 16, kv_cache_size_tokens=tokens, block_size=16)
+    found, alone = of_pages(pages, plan=plan), of_pages(pages)
+    if says is None:
+        assert not any("--plan is for" in text for text in found.missing)
+    else:
+        assert says in found.missing[0]
+        assert structs.replace(found, missing=found.missing[1:]) == alone
+
+
 @pytest.mark.parametrize(("computed", "verdict"), [(30_000, "compute_bound"), (7_000, "not_enough_evidence")])
 def test_new_prompts_are_held_to_the_planned_rate(of_pages: Run, qwen: Path, computed: int, verdict: str) -> None:
     """Half of the prompts' tokens are found, the first tokens are late: an H100 computes 17,000 and more a second."""
-    found = of_pages(prefix(computed=computed, hit=0.5), plan=kvlab.plan(qwen, gpu="h100", context=8192))
+    plan: Plan = kvlab.plan(qwen, gpu="h100", context=8192)
+    assert plan.capacity is not None
+    stated = {"num_gpu_blocks": plan.capacity.num_blocks or 0, "kv_cache_size_tokens": plan.capacity.tokens}
+    found = of_pages(prefix(computed=computed, hit=0.5, block_size=16, **stated), plan=plan)
     assert found.verdict == verdict
     if verdict == "not_enough_evidence":
         assert any("what holds up the prompts" in text for text in found.missing)
@@ -202,7 +230,8 @@ def test_a_plan_for_another_engine_is_refused(of_pages: Run, qwen: Path) -> None
 def test_the_plan_states_what_fp8_and_more_memory_buy(of_pages: Run, qwen: Path) -> None:
     plan: Plan = kvlab.plan(qwen, gpu="h100", context=8192)
     held = {other.kv_dtype: other.tokens for other in plan.alternatives}
-    found = of_pages(capacity(), plan=plan)
+    assert plan.capacity is not None
+    found = of_pages(capacity(kv_cache_size_tokens=plan.capacity.tokens), plan=plan)
     _, smaller, larger = found.interventions
     assert f"{held['fp8']:,} tokens" in smaller.expect
     assert f"{held['bfloat16']:,}" in smaller.expect

@@ -95,9 +95,9 @@ def _prompts(server: Server, computed: float, hit: float) -> None:
     server.count(prompt_tokens_by_source__local_compute=computed, prompt_tokens_by_source__local_cache_hit=asked * hit)
 
 
-def capacity(seconds: int = 30) -> tuple[str, str]:
+def capacity(seconds: int = 30, **stated: int) -> tuple[str, str]:
     """The pool at 99 %, 42 running, 19 waiting, 0.6 preemptions a second."""
-    server = _start()
+    server = _start(**stated)
     server.gauge(num_requests_running=42, num_requests_waiting=19, kv_cache_usage_perc=0.99)
     server.gauge(num_requests_waiting_by_reason__capacity=19, num_requests_waiting_by_reason__deferred=0)
     first = server.page()
@@ -108,9 +108,9 @@ def capacity(seconds: int = 30) -> tuple[str, str]:
     return first, server.page()
 
 
-def prefix(seconds: int = 30, computed: int = 30_000, hit: float = 0.05) -> tuple[str, str]:
+def prefix(seconds: int = 30, computed: int = 30_000, hit: float = 0.05, **stated: int) -> tuple[str, str]:
     """30,000 prompt tokens computed a second at 5 % hits, 95 % of first tokens within 2.6 s, the pool at 62 %."""
-    server = _start()
+    server = _start(**stated)
     server.gauge(num_requests_running=58, num_requests_waiting=0, kv_cache_usage_perc=0.62)
     server.gauge(num_requests_waiting_by_reason__capacity=0, num_requests_waiting_by_reason__deferred=0)
     first = server.page()

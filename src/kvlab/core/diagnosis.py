@@ -6,6 +6,8 @@ never counts for or against it.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
@@ -32,6 +34,8 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
 
     engine: str
     kv_dtype: str
+    names: tuple[str, ...] = ()
+    """What a server of the model may call it; empty where the plan's source tells no name."""
     replicas: int = 1
     stages: int = 1
     drafts: bool = False
@@ -108,6 +112,37 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         if not names:
             return (Pool("", tuple(look.reading.values for look in self.looks)),)
         return tuple(Pool(name, tuple(look.reading.pools.get(name, {}) for look in self.looks)) for name in names)
+
+
+_SAME_POOL, _OTHER_POOL = 0.1, 2.0
+"""By how much a plan's pool may differ from the server's; a factor from which it is another server's."""
+
+
+def other_plan(plan: Planned, reading: Reading) -> str | None:
+    """Why the plan is not this server's: another model's name with another pool, or a pool of another size.
+
+    A server may serve a model under any name: one with the planned pool is the planned one.
+    """
+    stated = reading.values.get("kv_tokens")
+    if stated and plan.tokens and abs(stated - plan.tokens) <= _SAME_POOL * plan.tokens:
+        return None
+    served = sorted({name for line in reading.lines.values() for name in _MODEL.findall(line)})
+    if served and plan.names and not any(_alike(one, name) for one in served for name in plan.names):
+        return (
+            f"the plan of this server: it serves {', '.join(served[:3])}, and --plan is for {plan.names[0]} (if that is"
+            " one model, plan it with --engine-arg served-model-name=NAME)"
+        )
+    if stated and plan.tokens and max(stated / plan.tokens, plan.tokens / stated) > _OTHER_POOL:
+        return f"the plan of this server: it states {stated:,.0f} cache tokens, --plan holds {plan.tokens:,}"
+    return None
+
+
+_MODEL = re.compile(r'\bmodel_name="((?:[^"\\]|\\.)+)"')
+
+
+def _alike(one: str, other: str) -> bool:
+    plain = ["".join(filter(str.isalnum, os.path.basename(name.rstrip("/")).casefold())) for name in (one, other)]
+    return plain[0] in plain[1] or plain[1] in plain[0]
 
 
 class Evidence(msgspec.Struct, frozen=True):
