@@ -267,3 +267,13 @@ def test_ids_alone_cannot_be_rewritten(tmp_path: Path, tokenizer: Path) -> None:
     path = written(tmp_path / "a.jsonl", [{"prompt": [1, 2, 3]}])
     with pytest.raises(BadInput, match="token ids alone"):
         kvlab.traffic(path, tokenizer=str(tokenizer), fix=str(tmp_path / "b.jsonl"))
+
+
+def test_a_tokenizer_that_drops_text_is_refused(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models
+
+    from kvlab.traces._tokens import load
+
+    Tokenizer(models.BPE(vocab={"a": 0}, merges=[])).save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(BadInput, match="drops most letters"):
+        load(str(tmp_path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,7 @@ CHATML = (
 _BYTES = 4
 """Of UTF-8 a token, where there is no tokenizer."""
 _TIMEOUT = 10.0
+_SAMPLE = "the quick brown fox jumps over the lazy dog"
 
 
 class Source(NamedTuple):
@@ -140,11 +142,22 @@ def load(named: str) -> Source:
         found = Tokenizer.from_file(str(file))
     except Exception as problem:  # the library raises bare Exception
         raise BadInput(f"{file} is no tokenizer: {' '.join(str(problem).split())[:120]}") from None
+    _refuse_lossy(found, file)
     config = _object(beside("tokenizer_config.json"))
     special = {key: _word(config.get(key)) for key in ("bos_token", "eos_token", "unk_token", "pad_token")}
     file_of_template = beside("chat_template.jinja")
     template = file_of_template.read_text("utf-8") if file_of_template else _template(config.get("chat_template"))
     return Source(found, template, special)
+
+
+def _refuse_lossy(tokenizer: Tokenizer, file: Path) -> None:
+    """Raises BadInput for a tokenizer that drops text, as one without a vocabulary for it does: it would count little
+    of what the engine reads.
+    """
+    said = tokenizer.decode(tokenizer.encode(_SAMPLE, add_special_tokens=False).ids)
+    letters, kept = Counter(_SAMPLE.lower()), Counter(said.lower())
+    if (letters & kept).total() < letters.total() / 2:
+        raise BadInput(f"{file} drops most letters of plain English text; give the tokenizer that the engine uses")
 
 
 def _template(stated: object) -> str | None:
