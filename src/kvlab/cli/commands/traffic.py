@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
+    for add in (_reading, _answers, _caches, _load, _model):
+        add(parser)
+
+
+def _reading(parser: argparse.ArgumentParser) -> None:
+    """How the files are read."""
     parser.add_argument(
         "file",
         nargs="+",
@@ -35,8 +41,20 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ray", metavar="ADDRESS", help="read the files on Ray: HOST:PORT, or local to start one (default: here)"
     )
+
+
+def _answers(parser: argparse.ArgumentParser) -> None:
+    """What is asked of the traffic itself."""
     parser.add_argument("--fix", metavar="FILE", help="write the log with its prefix breakers fixed (default: nothing)")
     parser.add_argument("--percentile", type=positive, default=99.0, help="for the context limit (default: 99)")
+    parser.add_argument(
+        "--context", type=tokens("--context"), help="longest request to reserve for (default: the next power of two)"
+    )
+    parser.add_argument("--last-half", action="store_true", help="measure reuse on the second half of the requests")
+
+
+def _caches(parser: argparse.ArgumentParser) -> None:
+    """The caches that it is replayed on."""
     parser.add_argument(
         "--capacity",
         metavar="N,N",
@@ -58,6 +76,16 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="of one request: gives the TTFT that tiers save (default: none)",
     )
     parser.add_argument(
+        "--replicas",
+        type=count,
+        metavar="N",
+        help="replicas of the first --capacity each: own, shared, routed caches (default: one)",
+    )
+
+
+def _load(parser: argparse.ArgumentParser) -> None:
+    """The engine that is simulated under it."""
+    parser.add_argument(
         "--pool",
         metavar="N,N",
         help="pools to simulate under this load: blocks, or bytes as in 40GiB with --model (default: none)",
@@ -74,16 +102,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-num-batched-tokens", type=count, default=2048, help="tokens a step in the simulation (default: 2048)"
     )
-    parser.add_argument(
-        "--replicas",
-        type=count,
-        metavar="N",
-        help="replicas of the first --capacity each: own, shared, routed caches (default: one)",
-    )
-    parser.add_argument("--last-half", action="store_true", help="measure reuse on the second half of the requests")
-    parser.add_argument(
-        "--context", type=tokens("--context"), help="longest request to reserve for (default: the next power of two)"
-    )
+
+
+def _model(parser: argparse.ArgumentParser) -> None:
+    """Whose cache turns tokens into bytes."""
     parser.add_argument(
         "--model", metavar="SOURCE", help="a model, to give capacities in bytes of its cache on one GPU (default: none)"
     )
