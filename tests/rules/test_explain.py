@@ -418,7 +418,6 @@ def test_a_document_of_kvlab_is_refused(tmp_path: Path) -> None:
             symptoms.explain(str(tmp_path / "own.json"))
 
 
-@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="no /dev/fd")
 def test_pipes_that_a_shell_gives_are_read_as_they_come() -> None:
     whole = json.loads(run(str(POOL), "--json").stdout)
     argv = [sys.executable, "-m", "kvlab", "explain", "/dev/stdin", "--json"]

@@ -90,7 +90,6 @@ def test_a_target_is_looked_at_before_the_work(tmp_path: Path) -> None:
             store.check_target(bad)
 
 
-@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="no /dev/fd")
 def test_a_document_through_the_pipe_of_a_shell() -> None:
     reader, writer = os.pipe()
     with os.fdopen(writer, "wb") as file:
