@@ -17,7 +17,7 @@ from kvlab.core.engine import Gpu, Launcher
 from kvlab.core.errors import BadInput
 from kvlab.core.plan import Launch, Plan
 from kvlab.logs.text import plain
-from kvlab.manifests import EVERYWHERE, FILES, LOOPBACK, RESOURCE, Container, Disk, Mounted
+from kvlab.manifests import CACHE, EVERYWHERE, FILES, LOOPBACK, RESOURCE, Container, Disk, Mounted
 
 SCRIPT, COMPOSE, KUBERNETES = "launch.sh", "docker-compose.yaml", "kubernetes.yaml"
 _NODE = 8
@@ -142,10 +142,11 @@ def _container(plan: Plan) -> tuple[str | None, Container | None]:
     model = _model(plan)
     if model is None and not launcher.takes_hub_ids:
         return f"{plan.engine.name} takes no Hub id: download the model and plan its folder", None
+    env = {name: _value(value, plan.launch) for name, value in plan.launch.env.items()}
     return None, Container(
         image=image.replace("{version}", plan.engine.version),
         argv=_inside(plan.launch, launcher, model),
-        env={name: _value(value, plan.launch) for name, value in plan.launch.env.items()},
+        env=env if model is not None else {"HF_HOME": CACHE, **env},
         port=launcher.default_port,
         ready_path=launcher.ready_path,
         vendor=vendor,

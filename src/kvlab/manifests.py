@@ -10,8 +10,8 @@ import msgspec
 from kvlab.core.plan import Plan
 from kvlab.core.units import GIB, ceil_div
 
-FILES, CACHE = "/kvlab", "/root/.cache/huggingface"
-"""Where the container sees the files that its command names, and what it downloads."""
+FILES, CACHE = "/kvlab", "/huggingface"
+"""Where the container sees the files that its command names, and what it downloads (HF_HOME, whoever runs in it)."""
 LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
 RESOURCE = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 """Names under which the device plugins of Kubernetes offer GPUs."""

@@ -112,6 +112,18 @@ def test_kubernetes_objects_refer_to_each_other() -> None:
     assert found["Service"]["spec"]["ports"][0]["port"] == container["ports"][0]["containerPort"] == 8000
 
 
+def test_a_download_goes_where_the_hub_library_looks() -> None:
+    """HF_HOME names the folder, whoever the image runs as (huggingface_hub's environment variables)."""
+    written = artefacts(plan())
+    (compose,) = documents(written[COMPOSE])
+    service = compose["services"]["vllm"]
+    assert service["environment"]["HF_HOME"] in {volume["target"] for volume in service["volumes"]}
+    deployment = next(each for each in documents(written[KUBERNETES]) if each["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    assert env["HF_HOME"] in {mount["mountPath"] for mount in container["volumeMounts"]}
+
+
 def test_tokens_are_named_and_never_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_do_not_write_me")
     written = artefacts(plan())
