@@ -131,7 +131,8 @@ def test_tokens_are_named_and_never_written(monkeypatch: pytest.MonkeyPatch) -> 
     (compose,) = documents(written[COMPOSE])
     assert compose["services"]["vllm"]["environment"]["HF_TOKEN"] == "${HF_TOKEN:-}"
     deployment = next(each for each in documents(written[KUBERNETES]) if each["kind"] == "Deployment")
-    (token,) = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    environment = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    (token,) = (each for each in environment if each["name"] == "HF_TOKEN")
     assert token["valueFrom"]["secretKeyRef"] == {"name": "hf-token", "key": "token", "optional": True}
 
 
