@@ -250,9 +250,9 @@ def test_no_password_of_an_argument_is_repeated(words: tuple[str, ...], capsys: 
 
 
 def test_progress_obeys_no_terminal_command(capsys: pytest.CaptureFixture[str]) -> None:
-    from kvlab.cli.commands.serve import _waiting
+    from kvlab.cli.stderr import say
 
-    _waiting("http://u:SECRET@h answered 500: boom \x1b[31m")
+    say("waiting: http://u:SECRET@h answered 500: boom \x1b[31m")
     assert capsys.readouterr().err == "waiting: http://u:***@h answered 500: boom ?[31m\n"
 
 

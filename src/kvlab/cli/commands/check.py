@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from kvlab.cli.command import Answer, Command, refuse_bare_address
+from kvlab.cli.stderr import say
 from kvlab.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _run(options: argparse.Namespace) -> Answer:
         start = found.learned
         taken = f"weights {gib(start.weights_bytes)}, " if start.weights_bytes is not None else ""
         text = f"{taken}overhead {gib(start.overhead_bytes)}, estimated {gib(start.estimated_overhead_bytes)}"
-        print(f"learned for {start.engine} {start.version} on {start.gpu}: {text}; kept in {path()}", file=sys.stderr)
+        say(f"learned for {start.engine} {start.version} on {start.gpu}: {text}; kept in {path()}")
 
     def show() -> RenderableType:
         from kvlab.reporting import terminal

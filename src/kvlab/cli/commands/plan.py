@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvlab.cli.asking import add_arguments, ask
 from kvlab.cli.command import Answer, Command, count
+from kvlab.cli.stderr import say
 from kvlab.core.errors import BadInput
 from kvlab.core.sizing import Search, is_pattern
 
@@ -63,7 +64,7 @@ def _run(options: argparse.Namespace) -> Answer:
 
         there = set(os.listdir(options.write)) if os.path.isdir(options.write) else set()
         for path in artefacts(plan, options.write):
-            sys.stderr.write(f"kvlab: {'replaced' if path.name in there else 'wrote'} {path}\n")
+            say(f"kvlab: {'replaced' if path.name in there else 'wrote'} {path}")
 
     def show() -> RenderableType:
         from kvlab.reporting import terminal

@@ -145,15 +145,11 @@ def _attach(options: argparse.Namespace, plan: Plan | None) -> Answer:
         log = None
         if options.log is not None:
             log = stack.enter_context(Following("-" if options.log == "-" else place(options.log, "log"), name))
-        serving = attached(options.attach, name, plan, log=log, tell=_waiting)
+        serving = attached(options.attach, name, plan, log=log, tell=lambda why: say(f"waiting: {why}"))
         answer = _answer(serving)
         if options.strict and not serving.check.agrees:
             return answer._replace(exit_code=1)
         return _stay(options, answer, serving, None, log)
-
-
-def _waiting(problem: str) -> None:
-    say(f"waiting: {problem}")
 
 
 def _answer(serving: Serving) -> Answer:
