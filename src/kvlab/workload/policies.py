@@ -6,7 +6,7 @@ Each lets a block in and evicts another one at once, block by block; a request i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
 
@@ -19,7 +19,7 @@ def fifo_hits(blocks: Blocks, capacity: int) -> int:
     queue: deque[int] = deque()
     hits = 0
     for request in requests_of(blocks):
-        hits += _leading(request, held)
+        hits += leading(request, held)
         for block in request:
             if block in held:
                 continue
@@ -37,7 +37,7 @@ def lfu_hits(blocks: Blocks, capacity: int) -> int:
     heap: list[tuple[int, int, int]] = []
     hits = now = 0
     for request in requests_of(blocks):
-        hits += _leading(request, counts)
+        hits += leading(request, counts)
         for block in request:
             now += 1
             counts[block] = counts.get(block, 0) + 1
@@ -87,7 +87,7 @@ def requests_of(blocks: Blocks) -> Iterator[list[int]]:
         yield ids[begin:end]
 
 
-def _leading(request: list[int], held: set[int] | dict[int, int]) -> int:
+def leading(request: Sequence[int], held: Container[int]) -> int:
     """Blocks at the front of the request that are held."""
     return next((at for at, block in enumerate(request) if block not in held), len(request))
 

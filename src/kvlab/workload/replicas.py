@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import NamedTuple
 
 import numpy as np
 
 from kvlab.core.trace import Blocks
 from kvlab.core.traffic import Replicas, Routing
-from kvlab.workload.policies import requests_of
+from kvlab.workload.policies import leading, requests_of
 
 _MATCH = 0.5
 """Share of a request's blocks that a replica must hold for the request to be sent there for their sake."""
@@ -18,12 +17,6 @@ DEFINITION = (
     " the replica that holds most of its leading blocks, if it holds half of them, else to the one with the fewest"
     " blocks so far; shared is one cache as large as all of them together"
 )
-
-
-class _Replica(NamedTuple):
-    held: OrderedDict[int, None]
-    load: list[int]
-    """Blocks sent there so far, as its only item."""
 
 
 def replicas(blocks: Blocks, count: int, capacity: int) -> Replicas:
@@ -69,28 +62,25 @@ def _round_robin(blocks: Blocks, count: int, capacity: int) -> tuple[int, float]
 
 def prefix_aware(blocks: Blocks, count: int, capacity: int) -> tuple[int, float]:
     """Leading runs that hit, and how much more than its part the busiest replica is sent."""
-    machines = [_Replica(OrderedDict(), [0]) for _ in range(count)]
+    caches: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(count)]
+    loads = [0] * count
     hits = 0
     for request in requests_of(blocks):
-        leading = [_leading(request, machine.held) for machine in machines]
-        best = max(range(count), key=lambda at: (leading[at], -machines[at].load[0]))
-        if leading[best] < _MATCH * len(request):
-            best = min(range(count), key=lambda at: machines[at].load[0])
-        hits += leading[best]
-        held, load = machines[best]
-        load[0] += len(request)
+        found = [leading(request, held) for held in caches]
+        best = max(range(count), key=lambda at: (found[at], -loads[at]))
+        if found[best] < _MATCH * len(request):
+            best = loads.index(min(loads))
+        hits += found[best]
+        loads[best] += len(request)
+        held = caches[best]
         for block in reversed(request):
             held[block] = None
             held.move_to_end(block)
         while len(held) > capacity:
             held.popitem(last=False)
-    return hits, _busiest([machine.load[0] for machine in machines])
+    return hits, _busiest(loads)
 
 
 def _busiest(loads: list[int]) -> float:
     """The largest load as a multiple of the mean."""
     return max(loads) * len(loads) / max(1, sum(loads))
-
-
-def _leading(request: list[int], held: OrderedDict[int, None]) -> int:
-    return next((at for at, block in enumerate(request) if block not in held), len(request))
