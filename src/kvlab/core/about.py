@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kvlab.core.observation import Seen, Setting
-
-_MOST = 1 << 60
+from kvlab.core.units import MOST
 
 
 class Described(NamedTuple):
@@ -61,5 +60,5 @@ def stated(name: str, unit: str, value: object, line: str) -> tuple[Seen, ...]:
     if isinstance(value, str):
         fits = unit == "word" and 0 < len(value) <= 60 and value.isprintable()
     else:
-        fits = unit != "word" and 0 < value <= _MOST
+        fits = unit != "word" and 0 < value <= MOST
     return (Seen(name=name, value=value, unit=unit, line=line),) if fits else ()

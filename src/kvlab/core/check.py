@@ -10,7 +10,7 @@ from kvlab.core.calibration import Start
 from kvlab.core.errors import BadInput
 from kvlab.core.observation import Observation, Seen
 from kvlab.core.plan import EngineId, Expected, Plan
-from kvlab.core.units import GIB, MIB
+from kvlab.core.units import GIB, HALF_DIGIT, MIB
 
 _OWN_WEIGHTS = (0.95, 1.15)
 """What an engine says its weights took, as parts of the tensors' bytes: it pads, converts and repacks some."""
@@ -21,8 +21,6 @@ _REFUSALS = ("request_bytes", "longest_request_tokens")
 SERVER_RUNS = "the server runs with"
 """How a remark begins that explains rows by the server's context."""
 _OF_SERVER = "the running server's pages do not state it; check its log too: kvlab check LOG (or -) --plan FILE"
-_PRINTED = 0.005
-"""Half of the last digit of a size with two decimals."""
 _SINGLE = 2.0**-24
 """llama.cpp divides sizes as single-precision floats before it prints them."""
 _CELLS = 256
@@ -188,7 +186,7 @@ def _expected_weights(seen: Seen, sizes: tuple[float, float, float]) -> Expected
     """The plan's weights (bytes, low, high) as the statement `seen` should have them."""
     value, low, high = sizes
     parts, because = _WEIGHTS[seen.name]
-    printed = (_PRINTED * GIB if "GiB" in seen.line else _PRINTED * MIB) + value * _SINGLE
+    printed = (HALF_DIGIT * GIB if "GiB" in seen.line else HALF_DIGIT * MIB) + value * _SINGLE
     exact = Expected(name=seen.name, value=value, unit="bytes", kind="computed", tolerance=printed, because=because)
     if parts is None and low == high:
         return exact

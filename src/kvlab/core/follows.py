@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from kvlab.core.check import CheckRow
 from kvlab.core.observation import Observation
 from kvlab.core.plan import Plan
-from kvlab.core.units import GIB
+from kvlab.core.units import GIB, HALF_DIGIT
 
 POOL = "pool"
 PER_TOKEN = "bytes_per_token"
@@ -20,7 +20,7 @@ _OF_POOL = frozenset(
     }
 )
 """Quantities that are shares of the pool: they change by the ratio by which it does."""
-_PRINTED = 0.005 * GIB
+_PRINTED = HALF_DIGIT * GIB
 _NOTICED, _REST = 0.1, 0.25
 """Shares of a pool's difference from which a line is named, and from which a rest is."""
 
@@ -127,7 +127,9 @@ def slack(plan: Plan, row: CheckRow) -> float:
     if capacity is None:
         return 0.0
     digits = _PRINTED / max(capacity.pool_bytes, 1)
-    shown = 0.005 / row.seen if row.name == "max_concurrency" and isinstance(row.seen, float) and row.seen > 0 else 0.0
+    shown = (
+        HALF_DIGIT / row.seen if row.name == "max_concurrency" and isinstance(row.seen, float) and row.seen > 0 else 0.0
+    )
     return 2 * digits + 2 / max(capacity.num_blocks, 1) + shown
 
 

@@ -9,9 +9,8 @@ import msgspec
 
 from kvlab.core.masking import masked
 from kvlab.core.needles import needles
+from kvlab.core.units import MOST
 
-_MOST = 1 << 60
-"""Above any number of bytes or tokens that an engine states."""
 LONG_LINE = 400
 """Characters of a line that are shown whole."""
 _AROUND = 80
@@ -178,4 +177,4 @@ def _amount(text: str, scale: float) -> float | None:
         amount = float(text.replace(",", "")) * scale
     except ValueError:
         return None
-    return amount if abs(amount) <= _MOST else None
+    return amount if abs(amount) <= MOST else None

@@ -12,9 +12,8 @@ from itertools import pairwise
 import msgspec
 
 from kvlab.core.errors import BadInput
+from kvlab.core.units import MOST
 
-_MOST = float(1 << 60)
-"""Above any count, time or size that an engine states."""
 STARTED_AT = "started_at"
 """When the engine's process began, in seconds since 1970, where it says so."""
 _FULL = 1.001
@@ -159,7 +158,7 @@ def _fallen(before: Mapping[str, float], after: Mapping[str, float]) -> list[str
 
 def possible(value: float) -> bool:
     """Whether a number can be a count, a time or a size: from 0 to 2^60."""
-    return 0 <= value <= _MOST
+    return 0 <= value <= MOST
 
 
 def believed(values: Mapping[str, float]) -> dict[str, float]:

@@ -7,6 +7,10 @@ from kvlab.core.errors import BadInput, shortened
 KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
+HALF_DIGIT = 0.005
+"""Half of the last digit of a number that is printed with two decimals."""
+MOST = 1 << 60
+"""Above any count, size or time that an engine states, or that was measured."""
 _TOKEN_SUFFIX = {"k": KIB, "m": MIB}
 
 

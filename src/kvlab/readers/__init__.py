@@ -11,10 +11,8 @@ import msgspec
 from kvlab import store, variants
 from kvlab.core.errors import BadInput, shortened
 from kvlab.core.result import Reader, Result
+from kvlab.core.units import MOST
 from kvlab.core.vllm_result import LOAD_KEYS, is_metric
-
-_MOST = 1 << 60
-"""Above any count, rate or time that was measured."""
 
 
 @cache
@@ -46,14 +44,14 @@ def _check_numbers(document: Mapping[str, object], path: Path) -> None:
         if not is_metric(key) and key not in LOAD_KEYS:
             continue
         wrong_kind = is_metric(key) and (isinstance(value, bool) or not isinstance(value, int | float | None))
-        if wrong_kind or (isinstance(value, int | float) and not 0 <= value <= _MOST):
+        if wrong_kind or (isinstance(value, int | float) and not 0 <= value <= MOST):
             raise _absurd(path, key, value)
 
 
 def _check_lists(result: Result, path: Path) -> None:
     for name, values in result.lists.items():
         for index, value in enumerate(values):
-            if not 0 <= value <= _MOST:
+            if not 0 <= value <= MOST:
                 raise _absurd(path, f"{name} of request {index} of those that completed", value)
 
 

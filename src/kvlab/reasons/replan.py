@@ -16,14 +16,12 @@ from kvlab.core.follows import POOL, stated_pool
 from kvlab.core.model import Origin
 from kvlab.core.observation import Observation, Value
 from kvlab.core.plan import Ask, Expected, Plan
-from kvlab.core.units import GIB
+from kvlab.core.units import GIB, HALF_DIGIT
 from kvlab.planning import foresee
 from kvlab.request import OWN_OPTIONS
 from kvlab.source import Loaded, load
 
 _UNSAID = Ask()
-_PRINTED = 0.005
-"""Half of the last digit of a pool in GiB."""
 
 
 def value_of(ask: Ask, name: str) -> Value:
@@ -171,7 +169,7 @@ class Replanner:
         if self._pool is None or all(line.name != POOL for line in again.ledger):
             return compare(again, self._observation).rows
         size, named = self._pool
-        rounding = _PRINTED * len(named)
+        rounding = HALF_DIGIT * len(named)
         if ask.pool_gib is not None and abs(ask.pool_gib - size / GIB) <= rounding:
             given = compare(again, self._observation).rows
             if all(row.verdict != "differs" for row in given):

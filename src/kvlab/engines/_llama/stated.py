@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvlab.core.layout import Layout, Row
 from kvlab.core.model import Model
 from kvlab.core.plan import Ask, Expected, LedgerLine, computed
-from kvlab.core.units import MIB
+from kvlab.core.units import HALF_DIGIT, MIB
 from kvlab.engines._llama.cells import (
     F32_BYTES,
     Cells,
@@ -18,7 +18,7 @@ from kvlab.engines._llama.cells import (
     with_index_values,
 )
 
-_PRINTED = 0.005 * MIB + 1
+_PRINTED = HALF_DIGIT * MIB + 1
 """Half of the last digit that the log prints (two decimals of a MiB), and a byte for what lies half way."""
 _SINGLE = 2.0**-24
 """The log divides single-precision floats."""

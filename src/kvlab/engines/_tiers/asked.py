@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kvlab.core.errors import BadInput
 from kvlab.core.plan import Ask, Expected
-from kvlab.core.units import GIB
 
 FOLDER = "kv-offload"
 """Where a disk tier lies unless `--offload-dir` says otherwise: beside the launch script."""
@@ -50,8 +49,3 @@ def exactly(name: str, value: float, unit: str, tolerance: float, because: str) 
 def requests(tokens: int | None, context: int) -> float | None:
     """Requests of `context` tokens in a tier of `tokens`."""
     return None if tokens is None else tokens / context
-
-
-def printed_gib(decimals: int = 2) -> float:
-    """Half of the last digit of a size printed in GiB."""
-    return 0.5 * 10.0**-decimals * GIB

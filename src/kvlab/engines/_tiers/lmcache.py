@@ -11,8 +11,8 @@ from typing import Literal
 
 from kvlab.core.plan import Ask, Expected, Flag
 from kvlab.core.tiers import Tier, held, number
-from kvlab.core.units import GIB
-from kvlab.engines._tiers.asked import disk_gib, exactly, folder, host_gib, printed_gib, ranks, requests
+from kvlab.core.units import GIB, HALF_DIGIT
+from kvlab.engines._tiers.asked import disk_gib, exactly, folder, host_gib, ranks, requests
 
 FILE = "lmcache.yaml"
 ENVIRONMENT = {"LMCACHE_CONFIG_FILE": FILE, "PYTHONHASHSEED": "0"}
@@ -85,7 +85,7 @@ def _tier(
 def expects(tiers: tuple[Tier, ...]) -> tuple[Expected, ...]:
     """What the log states of LMCache's tiers, the host's first."""
     names = {"host": "offload_rank_bytes", "disk": "offload_disk_rank_bytes"}
-    return tuple(exactly(names[tier.kind], tier.bytes_per_rank, "bytes", printed_gib(), tier.flag) for tier in tiers)
+    return tuple(exactly(names[tier.kind], tier.bytes_per_rank, "bytes", HALF_DIGIT * GIB, tier.flag) for tier in tiers)
 
 
 def flag_of(name: str, value: str | None) -> Flag:

@@ -11,7 +11,7 @@ from kvlab.core.layout import Layout
 from kvlab.core.model import Doubt, Model
 from kvlab.core.plan import Ask, Capacity, Expected, KvCost
 from kvlab.core.releases import newer
-from kvlab.core.units import MIB, ceil_div, round_up
+from kvlab.core.units import HALF_DIGIT, MIB, ceil_div, round_up
 from kvlab.engines.lmdeploy import ENGINE
 from kvlab.engines.lmdeploy.arguments import Backend, backend, check_arguments
 from kvlab.engines.lmdeploy.dtypes import OFFERED, Policy, parts, policy, resolve
@@ -180,7 +180,9 @@ def _expects(deployment: Deployment, engine: Backend, size: int, capacity: Capac
     if capacity is None:
         return tuple(rows)
     if not blocks_printed:
-        rows.append(_row("kv_pool_bytes", capacity.pool_bytes, "bytes", "the ratio of the free memory", 0.005 * MIB))
+        rows.append(
+            _row("kv_pool_bytes", capacity.pool_bytes, "bytes", "the ratio of the free memory", HALF_DIGIT * MIB)
+        )
         return tuple(rows)
     rows += [
         _row("num_gpu_blocks", capacity.num_blocks, "blocks", "the pool over the bytes of one block", 0.5),

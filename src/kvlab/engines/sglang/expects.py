@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from kvlab.core.engine import Deployment
 from kvlab.core.layout import Row
 from kvlab.core.plan import Expected
-from kvlab.core.units import GIB
+from kvlab.core.units import GIB, HALF_DIGIT
 from kvlab.engines.sglang.arguments import whole
 from kvlab.engines.sglang.dtypes import layer_bytes
 from kvlab.engines.sglang.parallel import attention_ranks, stages_of
@@ -17,8 +17,6 @@ from kvlab.engines.sglang.pools import Pools, Sizes, row_layers, running_limit
 from kvlab.engines.sglang.states import slot_bytes, slots_per_request
 from kvlab.engines.sglang.versions import Release, release
 
-_PRINTED = 0.005 * GIB
-"""Half of the last digit that the log prints (two decimals of a GiB, which it calls GB)."""
 _PLAIN = ("float16", "bfloat16", "fp8_e4m3", "fp8_e5m2")
 """Formats of which the printed sizes are the products of tokens, heads and bytes alone."""
 TORCH = {
@@ -119,7 +117,7 @@ def _half(row: Row, keys: bool) -> Row:
 
 
 def _bytes(name: str, value: float, kind: Kind, because: str) -> Expected:
-    return Expected(name=name, value=value, unit="bytes", kind=kind, tolerance=_PRINTED, because=because)
+    return Expected(name=name, value=value, unit="bytes", kind=kind, tolerance=HALF_DIGIT * GIB, because=because)
 
 
 def _count(name: str, value: int, unit: str, kind: Kind, because: str) -> Expected:

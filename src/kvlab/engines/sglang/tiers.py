@@ -15,7 +15,7 @@ from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
 from kvlab.core.plan import Ask, Capacity, Expected, Flag, Launch, LedgerLine, computed
 from kvlab.core.tiers import GB, Tier, number
-from kvlab.core.units import GIB, counted
+from kvlab.core.units import GIB, HALF_DIGIT, counted
 from kvlab.engines._tiers import lmcache
 from kvlab.engines._tiers.asked import disk_gib, exactly, folder, host_gib, of_each, ranks, requests
 from kvlab.engines.sglang.arguments import ratio
@@ -165,10 +165,12 @@ def _expects(deployment: Deployment, tokens: int | None, sizes: tuple[int, int],
     a_page = size / tokens * page
     because = "whole pages in the size of one rank; older releases leave the last one out"
     rows = [exactly("offload_tokens", tokens, "tokens", page, because)]
-    rows.append(exactly("offload_rank_bytes", size, "bytes", 0.005 * GB + a_page, f"{tokens:,} tokens on each rank"))
+    rows.append(
+        exactly("offload_rank_bytes", size, "bytes", HALF_DIGIT * GB + a_page, f"{tokens:,} tokens on each rank")
+    )
     if index:
         because = f"{tokens:,} tokens of the index, beside --hicache-size"
-        rows.append(exactly("offload_index_bytes", index, "bytes", 0.005 * GB + index / tokens * page, because))
+        rows.append(exactly("offload_index_bytes", index, "bytes", HALF_DIGIT * GB + index / tokens * page, because))
     return tuple(rows)
 
 

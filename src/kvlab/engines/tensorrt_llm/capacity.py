@@ -13,7 +13,7 @@ from kvlab.core.model import Doubt, Model
 from kvlab.core.plan import Ask, Capacity, Expected, KvCost
 from kvlab.core.releases import newer
 from kvlab.core.storage import Storage
-from kvlab.core.units import GIB, ceil_div
+from kvlab.core.units import GIB, HALF_DIGIT, ceil_div
 from kvlab.engines.tensorrt_llm import ENGINE
 from kvlab.engines.tensorrt_llm.arguments import argument_doubts, backend, check_arguments
 from kvlab.engines.tensorrt_llm.dtypes import STORAGES, resolve
@@ -160,7 +160,7 @@ def _expects(
     ]
     if storage.name != "nvfp4":  # whether the line counts the scales is not known
         size = capacity.tokens * per_token
-        rows.append(_exact("kv_allocated_bytes", size, "bytes", "blocks x bytes of a block", 0.005 * GIB))
+        rows.append(_exact("kv_allocated_bytes", size, "bytes", "blocks x bytes of a block", HALF_DIGIT * GIB))
     if capacity.tokens >= context:
         blocks = ceil_div(context, block)
         rows.append(_exact("blocks_per_sequence", blocks, "blocks", f"{context:,} tokens over tokens_per_block"))

@@ -11,7 +11,7 @@ from kvlab.core.engine import Carved, Deployment, Planner
 from kvlab.core.errors import BadInput, MissingFact
 from kvlab.core.plan import Capacity, Expected, KvCost
 from kvlab.core.taken import Taken
-from kvlab.core.units import GIB
+from kvlab.core.units import GIB, HALF_DIGIT
 from kvlab.engines.vllm.carving import Carving, carving, sequence_bytes, token_bytes
 from kvlab.engines.vllm.defaults import sequences, utilisation
 from kvlab.engines.vllm.doubts import doubts
@@ -109,7 +109,7 @@ def _expects(deployment: Deployment, plan: Carving, capacity: Capacity | None) -
         value=capacity.pool_bytes,
         unit="bytes",
         kind=kind,
-        tolerance=0.005 * GIB,
+        tolerance=HALF_DIGIT * GIB,
         because="the pool is as given" if given else "the pool is what the ledger leaves",
     )
     tokens = Expected(
@@ -125,7 +125,7 @@ def _expects(deployment: Deployment, plan: Carving, capacity: Capacity | None) -
         value=capacity.max_concurrency,
         unit="requests",
         kind=kind,
-        tolerance=0.005 + 1e-9 * capacity.max_concurrency,
+        tolerance=HALF_DIGIT + 1e-9 * capacity.max_concurrency,
         because=f"{capacity.num_blocks:,} blocks over the blocks of one request; {printed}",
     )
     blocks = Expected(
@@ -165,7 +165,7 @@ def _refusal(plan: Carving, capacity: Capacity) -> tuple[Expected, ...]:
         value=blocks * block_bytes,
         unit="bytes",
         kind="computed",
-        tolerance=0.005 * GIB,
+        tolerance=HALF_DIGIT * GIB,
         because=f"{blocks:,} blocks hold one request of {plan.context:,} tokens",
     )
     estimate = Expected(

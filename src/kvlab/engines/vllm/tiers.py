@@ -12,7 +12,7 @@ from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
 from kvlab.core.plan import Ask, Expected, LedgerLine, computed
 from kvlab.core.tiers import GB, Tier, held
-from kvlab.core.units import GIB, counted, round_up
+from kvlab.core.units import GIB, HALF_DIGIT, counted, round_up
 from kvlab.engines._tiers import lmcache
 from kvlab.engines._tiers.asked import disk_gib, exactly, folder, for_each_replica, ranks, requests
 from kvlab.engines.vllm.carving import Carving, carving
@@ -102,7 +102,7 @@ def _native(deployment: Deployment, plan: Carving) -> tuple[tuple[Tier, ...], tu
         found = [
             *([] if ask.offload_disk_gib is not None else found),
             exactly("offload_blocks", blocks, "blocks", 0.5, because),
-            exactly("offload_region_bytes", size, "bytes", 0.005 * GB, f"{blocks:,} blocks of {chunk:,} bytes"),
+            exactly("offload_region_bytes", size, "bytes", HALF_DIGIT * GB, f"{blocks:,} blocks of {chunk:,} bytes"),
         ]
     return (host, *_native_disk(ask, plan, chunk)), tuple(found)
 
