@@ -15,6 +15,7 @@ from kvlab.core.breaker import Breaker, Breakers
 from kvlab.core.errors import BadInput
 from kvlab.core.trace import Logged, Reading
 from kvlab.traces import encoder
+from kvlab.workload.reuse import part_of
 
 _MOST = 32
 """Causes that are weighed, those with the most requests."""
@@ -52,10 +53,10 @@ def breakers(paths: Sequence[Path], form: str | None, reading: Reading, fix: str
         tokens=before.tokens,
         found=tuple(sorted(weighed, key=lambda one: -one.tokens)),
         hit_tokens=before.hit,
-        hit_rate=before.hit / max(1, before.tokens),
+        hit_rate=part_of(before.hit, before.tokens),
         fixed_tokens=after.tokens,
         fixed_hit_tokens=after.hit,
-        fixed_hit_rate=after.hit / max(1, after.tokens),
+        fixed_hit_rate=part_of(after.hit, after.tokens),
         written=None if fix is None else str(fix),
     )
 

@@ -10,10 +10,9 @@ from kvlab.core.traffic import PolicyPoint
 from kvlab.workload.policies import POLICIES
 from kvlab.workload.questions import Questions
 from kvlab.workload.replicas import lru_hits, replicas
-from kvlab.workload.tiers import Costs, blocks_in, tier, tiers
+from kvlab.workload.reuse import part_of
+from kvlab.workload.tiers import MOST_BLOCKS, Costs, blocks_in, tier, tiers
 
-_MOST_BLOCKS = 1 << 40
-"""Capacities above any cache's, and small enough that their bytes are exact."""
 _MOST_REPLICAS = 1024
 
 
@@ -21,8 +20,8 @@ def whole_blocks(asked: Sequence[int | str], size: int, bytes_per_token: int | N
     """Capacities in blocks. Raises BadInput."""
     block = None if bytes_per_token is None else size * bytes_per_token
     found = tuple(at if isinstance(at, int) else blocks_in(at, block, "--capacity") for at in asked)
-    if any(not 1 <= at <= _MOST_BLOCKS for at in found):
-        raise BadInput(f"--capacity takes numbers of blocks from 1 to {_MOST_BLOCKS:,}")
+    if any(not 1 <= at <= MOST_BLOCKS for at in found):
+        raise BadInput(f"--capacity takes numbers of blocks from 1 to {MOST_BLOCKS:,}")
     return found
 
 
@@ -60,4 +59,4 @@ def _policies(blocks: Blocks, capacities: Sequence[int], names: Sequence[str]) -
 
 
 def _point(blocks: Blocks, name: str, at: int, hits: int) -> PolicyPoint:
-    return PolicyPoint(policy=name, capacity_blocks=at, hit_blocks=hits, hit_rate=hits / max(1, len(blocks.ids)))
+    return PolicyPoint(policy=name, capacity_blocks=at, hit_blocks=hits, hit_rate=part_of(hits, len(blocks.ids)))

@@ -9,6 +9,7 @@ import numpy as np
 from kvlab.core.trace import Blocks
 from kvlab.core.traffic import Replicas, Routing
 from kvlab.workload.policies import leading, requests_of
+from kvlab.workload.reuse import dense, part_of
 
 _MATCH = 0.5
 """Share of a request's blocks that a replica must hold for the request to be sent there for their sake."""
@@ -34,12 +35,11 @@ def replicas(blocks: Blocks, count: int, capacity: int) -> Replicas:
 
 
 def _routing(name: str, blocks: Blocks, hits: int, busiest: float | None) -> Routing:
-    return Routing(name=name, hit_blocks=hits, hit_rate=hits / max(1, len(blocks.ids)), busiest=busiest)
+    return Routing(name=name, hit_blocks=hits, hit_rate=part_of(hits, len(blocks.ids)), busiest=busiest)
 
 
 def lru_hits(blocks: Blocks, capacity: int) -> int:
     """Leading runs that hit an LRU of that many blocks: a point of the exact curve."""
-    from kvlab.workload.reuse import dense
     from kvlab.workload.stack import distances
 
     blocks = dense(blocks)

@@ -15,6 +15,7 @@ from kvlab.core.errors import BadInput, shortened
 from kvlab.core.trace import Blocks
 from kvlab.core.traffic import Tiers, TierUse
 from kvlab.workload.policies import requests_of
+from kvlab.workload.reuse import part_of
 
 _UNITS = {
     "": 1,
@@ -29,7 +30,8 @@ _UNITS = {
 }
 _SIZE = re.compile(r"([\d.,_]+)\s*(?:([kmgt]i?)?(b))?", re.IGNORECASE)
 _MOST = 8
-_MOST_BLOCKS = 1 << 40
+MOST_BLOCKS = 1 << 40
+"""Capacities above any cache's, and small enough that their bytes are exact."""
 EXCLUSIVE = (
     "each block is held once: what a tier evicts goes to the next one, what is found below comes back to the first"
 )
@@ -63,8 +65,8 @@ def blocks_in(text: str, block_bytes: int | None, what: str) -> int:
         raise BadInput(f"{what} {shortened(text)!r} is in bytes: give --model, which says how many a token takes")
     else:
         blocks = int(number * _UNITS[(found[2] or "").lower()]) // block_bytes
-    if not 1 <= blocks <= _MOST_BLOCKS:
-        raise BadInput(f"{what} {shortened(text)!r} must be from 1 to {_MOST_BLOCKS:,} whole blocks")
+    if not 1 <= blocks <= MOST_BLOCKS:
+        raise BadInput(f"{what} {shortened(text)!r} must be from 1 to {MOST_BLOCKS:,} whole blocks")
     return blocks
 
 
@@ -106,7 +108,7 @@ def tiers(blocks: Blocks, asked: Sequence[Tier], inclusive: bool, costs: Costs) 
         kind="inclusive" if inclusive else "exclusive",
         tiers=uses,
         hit_blocks=sum(hits),
-        hit_rate=sum(hits) / max(1, len(blocks.ids)),
+        hit_rate=part_of(sum(hits), len(blocks.ids)),
         ttft_saved_seconds=sum(known) if len(known) == len(saved) else None,
         definition=INCLUSIVE if inclusive else EXCLUSIVE,
     )
@@ -125,7 +127,7 @@ def _use(one: Tier, hits: int, blocks: Blocks, costs: Costs, *, first: bool) -> 
         capacity_blocks=one.blocks,
         capacity_bytes=None if per_token is None else one.blocks * blocks.size * per_token,
         hit_blocks=hits,
-        hit_rate=hits / max(1, len(blocks.ids)),
+        hit_rate=part_of(hits, len(blocks.ids)),
         ttft_saved_seconds=saved,
     )
 
