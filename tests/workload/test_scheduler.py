@@ -124,6 +124,8 @@ def test_a_larger_pool_never_makes_a_trace_wait_longer() -> None:
     [
         ({"pools": (100,)}, "needs the engine's speed"),
         ({"decode_step_ms": 20.0}, "give --pool"),
+        ({"pools": (0,), "prefill_tokens_per_second": 1.0, "decode_step_ms": 1.0}, "--pool takes"),
+        ({"pools": ("5GiB",), "prefill_tokens_per_second": 1.0, "decode_step_ms": 1.0}, "--pool '5GiB' is in bytes"),
         ({"pools": (1,), "prefill_tokens_per_second": 1.0, "decode_step_ms": 1.0}, "no request of the trace fits"),
         ({"pools": (1 << 25,), "prefill_tokens_per_second": 1.0, "decode_step_ms": 1.0}, "takes up to"),
         (

@@ -41,7 +41,7 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions, broken: Breake
     found = pool = None
     if trace.blocks is not None:
         window = Window(len(trace.inputs) // 2 if asked.last_half else 0, trace.inputs)
-        capacities = whole_blocks(asked.capacities, trace.blocks.size, asked.bytes_per_token)
+        capacities = whole_blocks(asked.capacities, trace.blocks.size, asked.bytes_per_token, "--capacity")
         points = (*capacities, *(2 * at for at in capacities[:1]))
         found = reuse(trace.blocks, window, points, asked.bytes_per_token)
         pool = capacities[0] if capacities else None

@@ -16,12 +16,12 @@ from kvlab.workload.tiers import MOST_BLOCKS, Costs, blocks_in, tier, tiers
 _MOST_REPLICAS = 1024
 
 
-def whole_blocks(asked: Sequence[int | str], size: int, bytes_per_token: int | None) -> tuple[int, ...]:
-    """Capacities in blocks. Raises BadInput."""
+def whole_blocks(asked: Sequence[int | str], size: int, bytes_per_token: int | None, what: str) -> tuple[int, ...]:
+    """Capacities in blocks; `what`: the option that asked for them. Raises BadInput."""
     block = None if bytes_per_token is None else size * bytes_per_token
-    found = tuple(at if isinstance(at, int) else blocks_in(at, block, "--capacity") for at in asked)
+    found = tuple(at if isinstance(at, int) else blocks_in(at, block, what) for at in asked)
     if any(not 1 <= at <= MOST_BLOCKS for at in found):
-        raise BadInput(f"--capacity takes numbers of blocks from 1 to {MOST_BLOCKS:,}")
+        raise BadInput(f"{what} takes numbers of blocks from 1 to {MOST_BLOCKS:,}")
     return found
 
 

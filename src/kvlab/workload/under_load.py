@@ -42,7 +42,7 @@ def under_load(trace: Trace, asked: Questions) -> UnderLoad | None:
     size = trace.blocks.size if trace.blocks is not None else asked.block_size
     limits = Limits(size, asked.max_num_seqs, asked.max_num_batched_tokens)
     speed = Speed(asked.decode_step_ms / 1000, 1 / asked.prefill_tokens_per_second)
-    pools = whole_blocks(asked.pools, size, asked.bytes_per_token)
+    pools = whole_blocks(asked.pools, size, asked.bytes_per_token, "--pool")
     if max(pools) > _MOST:
         raise BadInput(f"--pool takes up to {_MOST:,} blocks")
     found = [_load(trace, at, limits, speed, asked.bytes_per_token) for at in pools]
