@@ -6,6 +6,7 @@ gives to the digit, the pool being what the log states.
 
 from __future__ import annotations
 
+from kvlab import engines
 from kvlab.core.cause import Case, Cause, Guess
 
 _SIZES = (16, 32, 64, 128)
@@ -13,7 +14,7 @@ _SIZES = (16, 32, 64, 128)
 
 def _guesses(case: Case) -> tuple[Guess, ...]:
     capacity, seen = case.plan.capacity, case.observation.get("block_size")
-    if capacity is None or case.plan.engine.name in ("llamacpp", "ollama"):
+    if capacity is None or "block_size" not in engines.planner(case.plan.engine.name).options:
         return ()
     if seen is not None and not isinstance(seen.value, str):
         size = int(seen.value)

@@ -18,7 +18,7 @@ _COUNTED = ("num_gpu_blocks", "kv_tokens", "max_concurrency")
 def _given(case: Case) -> tuple[str, str] | None:
     """The blocks that a line of the log was given, and the text."""
     seen = case.observation.get("num_gpu_blocks")
-    if case.plan.engine.name != "vllm" or seen is None or _OVERRIDE.search(seen.line) is None:
+    if seen is None or _OVERRIDE.search(seen.line) is None:
         return None
     blocks = f"{float(seen.value):.0f}"
     text = f"a line overrides the blocks with {blocks}: plan with --engine-arg num-gpu-blocks-override={blocks}"

@@ -7,6 +7,7 @@ decode-context size.
 
 from __future__ import annotations
 
+from kvlab import engines
 from kvlab.core.cause import Case, Cause, Guess
 
 _SIZES = (2, 4, 8)
@@ -14,10 +15,10 @@ _SIZES = (2, 4, 8)
 
 def _guesses(case: Case) -> tuple[Guess, ...]:
     """Other sizes, where the log states neither arguments nor sizes."""
-    if case.observation.all_settings or case.plan.engine.name not in ("vllm", "sglang"):
+    if case.observation.all_settings:
         return ()
     tried = [("tp", size) for size in (1, *_SIZES)]
-    if case.plan.engine.name == "vllm":
+    if "dcp" in engines.planner(case.plan.engine.name).options:
         tried += [("dcp", size) for size in _SIZES]
     return tuple(
         Guess(
@@ -28,4 +29,6 @@ def _guesses(case: Case) -> tuple[Guess, ...]:
     )
 
 
-CAUSE = Cause(settings=("tp", "pp", "dp", "dcp", "ep", "enable-dp-attention"), guesses=_guesses)
+CAUSE = Cause(
+    settings=("tp", "pp", "dp", "dcp", "ep", "enable-dp-attention"), engines=("vllm", "sglang"), guesses=_guesses
+)
