@@ -7,10 +7,8 @@ releases the requests that run together times their length.
 
 from __future__ import annotations
 
+from kvlab import engines
 from kvlab.core.cause import Case, Cause, Guess
-
-_ERAS = {"vllm": ("0.28.0", "0.27.0", "0.25.0", "0.19.0", "0.10.0")}
-"""A release of each set of rules, for logs that do not name theirs."""
 
 
 def _guesses(case: Case) -> tuple[Guess, ...]:
@@ -22,7 +20,7 @@ def _guesses(case: Case) -> tuple[Guess, ...]:
             text=f"the log's numbers are those that {version} prints, the plan is for {case.plan.engine.version}:"
             f" plan with --engine-version {version}",
         )
-        for version in _ERAS.get(case.plan.engine.name, ())
+        for version in engines.stated_args(case.plan.engine.name).releases
         if version != case.plan.engine.version
     )
 

@@ -105,8 +105,8 @@ class StatedArgs(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the arguments tell of a tier below the GPU's cache: `offload` and `offload_gib` are among `derived`."""
     where: str
     """Which line states the arguments, for a log that lacks it."""
-    by_release: bool = False
-    """Whether lines mean something else in other releases, so that a log without its release leaves that open."""
+    releases: tuple[str, ...] = ()
+    """One release of each meaning that lines have had, for a log that does not name its own; none: they had but one."""
 
     @property
     def patterns(self) -> tuple[re.Pattern[str], ...]:

@@ -238,7 +238,7 @@ class Search:
             lacks.append("a running server does not state the engine's arguments: check its log")
         elif not self.observation.settings:
             lacks.append(f"the log does not state the engine's arguments ({part.where})")
-        if self.observation.version is None and part.by_release:
+        if self.observation.version is None and part.releases:
             lacks.append("it does not name its release")
         if not self.observation.server and self.pool & self.names and self.observation.get("weights_bytes") is None:
             lacks.append("it does not state what the weights took")

@@ -166,5 +166,5 @@ STATED = StatedArgs(
     ),
     tiers=True,
     where='"non-default args: {...}", which vLLM prints first of all (0.9 on; "args: Namespace(...)" before)',
-    by_release=True,
+    releases=("0.28.0", "0.27.0", "0.25.0", "0.19.0", "0.10.0"),
 )
