@@ -16,6 +16,7 @@ from kvlab import engines, manifests, store
 from kvlab.core.engine import Gpu, Launcher
 from kvlab.core.errors import BadInput
 from kvlab.core.plan import Launch, Plan
+from kvlab.core.tiers import FOLDER
 from kvlab.logs.text import plain
 from kvlab.manifests import CACHE, EVERYWHERE, FILES, LOOPBACK, RESOURCE, Container, Disk, Mounted
 
@@ -28,8 +29,6 @@ _REACHED = (
 _MODELS = "/models"
 PLACEHOLDER = "NAME-THE-MODEL-HERE"
 """Stands where a config alone was planned: no engine starts from it, and its refusal names it."""
-OFFLOADED = "kv-offload"
-"""Where a disk tier lies that names no folder, as the engines' commands have it."""
 
 
 def artefacts(plan: Plan) -> dict[str, str]:
@@ -175,7 +174,7 @@ def _disk(plan: Plan) -> Disk | None:
     tier = next((tier for tier in plan.tiers if tier.kind == "disk"), None)
     if tier is None:
         return None
-    folder = plan.ask.offload_dir or OFFLOADED
+    folder = plan.ask.offload_dir or FOLDER
     inside = os.path.normpath(f"/{folder.lstrip('/')}")
     if inside == "/":
         raise BadInput(f"--offload-dir {folder} would be the root of the container; name a folder in it")

@@ -78,11 +78,11 @@ def _host(
     deployment: Deployment, carved: Carved, needs: tuple[LedgerLine, ...], ledger: tuple[LedgerLine, ...]
 ) -> tuple[LedgerLine, ...]:
     """The machine's own memory line by line; empty when nothing is known to be needed of it."""
-    gpu, has = deployment.gpu, deployment.ask.host_gib
+    has = deployment.ask.host_gib
+    cpu = deployment.gpu if deployment.gpu is not None and deployment.gpu.name == "cpu" else None
     if not needs:
         return ()
-    on_cpu = gpu is not None and gpu.name == "cpu"
-    if on_cpu:
+    if cpu is not None:
         held = [_taken(line) for line in ledger if line.bytes < 0]
         pool = carved.capacity.pool_bytes if carved.capacity is not None else 0
         needs = (
@@ -94,8 +94,8 @@ def _host(
     lines = [*needs, computed("host_needed", whole, f"the lines above, {_BESIDE}")]
     if has is not None:
         lines += _left(round(has * GIB), whole, "what the server may use of the machine's memory (--host-gib)")
-    elif on_cpu and gpu is not None:
-        lines += _left(gpu.usable_bytes, whole, f"{gpu.title}: {size(gpu.usable_bytes)}")
+    elif cpu is not None:
+        lines += _left(cpu.usable_bytes, whole, f"{cpu.title}: {size(cpu.usable_bytes)}")
     return tuple(lines)
 
 

@@ -8,6 +8,8 @@ import msgspec
 
 GB = 10**9
 """SGLang's HiCache and vLLM's line about its shared region count in these, not in GiB."""
+FOLDER = "kv-offload"
+"""Where a disk tier lies unless `--offload-dir` says otherwise: beside the launch script."""
 
 
 class Tier(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from kvlab.core.errors import BadInput
 from kvlab.core.plan import Ask, Expected
-
-FOLDER = "kv-offload"
-"""Where a disk tier lies unless `--offload-dir` says otherwise: beside the launch script."""
+from kvlab.core.tiers import FOLDER
 
 
 def ranks(ask: Ask) -> int:
@@ -15,9 +12,8 @@ def ranks(ask: Ask) -> int:
 
 
 def host_gib(ask: Ask) -> float:
-    """Host memory of one replica's tier in GiB. Raises BadInput when no size was given."""
-    if ask.offload_gib is None:
-        raise BadInput(f"--offload {ask.offload} needs a size: give --offload-gib X, host memory for the whole server")
+    """Host memory of one replica's tier in GiB, for a tier that has a size."""
+    assert ask.offload_gib is not None  # a request without one was refused (tiering.check)
     return ask.offload_gib / ask.dp
 
 
