@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ import pytest
 import yaml
 
 from kvlab import api, cli
-from kvlab.core.errors import BadInput
+from kvlab.core.errors import BadInput, EngineFailed
 from kvlab.core.plan import Plan
 from kvlab.deploy import artefacts
-from kvlab.launch import Command, _with_files
+from kvlab.launch import Command, Server
 from kvlab.preflight import refuse_little_memory
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -143,11 +144,19 @@ def test_vllms_region_lies_in_shared_memory(plan: Callable[..., Plan]) -> None:
 
 
 def test_files_of_the_environment_are_written_beside_the_log(tmp_path: Path) -> None:
-    files = {"lmcache.yaml": "chunk_size: 256\n"}
-    what = Command(engine="vllm", argv=("vllm",), env={"LMCACHE_CONFIG_FILE": "lmcache.yaml"}, port=1, files=files)
-    argv, env = _with_files(what, tmp_path / "engine.log")
-    assert argv == ("vllm",)
-    assert Path(env["LMCACHE_CONFIG_FILE"]).read_text() == "chunk_size: 256\n"
+    reads = "import os; print(open(os.environ['LMCACHE_CONFIG_FILE']).read())"
+    what = Command(
+        engine="vllm",
+        argv=(sys.executable, "-c", reads),
+        env={"LMCACHE_CONFIG_FILE": "lmcache.yaml"},
+        port=1,
+        files={"lmcache.yaml": "chunk_size: 256\n"},
+    )
+    log = tmp_path / "engine.log"
+    with Server(what, log) as server, pytest.raises(EngineFailed):
+        server.wait_ready()
+    assert "chunk_size: 256" in log.read_text()
+    assert {file.name for file in tmp_path.iterdir()} == {"engine.log", "engine.lmcache.yaml"}
 
 
 def test_a_tier_larger_than_this_machine_is_not_started(plan: Callable[..., Plan]) -> None:
