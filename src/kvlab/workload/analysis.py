@@ -42,12 +42,12 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions, broken: Breake
     if trace.blocks is not None:
         window = Window(len(trace.inputs) // 2 if asked.last_half else 0, trace.inputs)
         capacities = whole_blocks(asked.capacities, trace.blocks.size, asked.bytes_per_token, "--capacity")
-        points = (*capacities, *(2 * at for at in capacities[:1]))
+        points = (*capacities, *(2 * at for at in capacities[:1]))  # a move asks what a pool twice as large hits
         found = reuse(trace.blocks, window, points, asked.bytes_per_token)
         pool = capacities[0] if capacities else None
         found = replace(found, **beside(trace.blocks, capacities, asked))
     span = None if trace.arrivals is None else float(trace.arrivals.max() - trace.arrivals.min())
-    recommended = limit(total, asked.percentile)
+    recommended, of_prompts = limit(total, asked.percentile), lengths(prompts)
     if asked.context is not None and asked.context < int(total.values[-1]):
         raise BadInput(
             f"--context {asked.context:,} is shorter than the longest request, {int(total.values[-1]):,} tokens; give"
@@ -60,13 +60,13 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions, broken: Breake
         requests=len(trace.inputs),
         span_seconds=span,
         requests_per_second=len(trace.inputs) / span if span else None,
-        input_tokens=lengths(prompts),
+        input_tokens=of_prompts,
         output_tokens=None if answers is None else lengths(answers),
         total_tokens=None if answers is None else lengths(total),
         context=recommended,
         reuse=found,
         paging=() if answers is None else paging(prompts, answers, total, longest),
-        moves=moves(Seen(lengths(prompts), recommended, found, broken, pool)),
+        moves=moves(Seen(of_prompts, recommended, found, broken, pool)),
         load=under_load(trace, asked),
         breakers=broken,
         left_out=trace.left_out,
@@ -77,27 +77,29 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions, broken: Breake
 
 def _about_reuse(asked: Questions) -> list[str]:
     """Options that ask about blocks."""
-    given = {
-        "--capacity": asked.capacities,
-        "--last-half": asked.last_half,
-        "--policy": asked.policies,
-        "--tiers": asked.tiers,
-        "--replicas": asked.replicas,
-        "--inclusive": asked.inclusive,
-        "--prefill-speed": asked.prefill_tokens_per_second if not asked.pools else None,
-    }
-    return [name for name, value in given.items() if value]
+    return _named(
+        {
+            "--capacity": asked.capacities,
+            "--last-half": asked.last_half,
+            **_beside_the_curve(asked),
+            "--inclusive": asked.inclusive,
+            "--prefill-speed": asked.prefill_tokens_per_second if not asked.pools else None,
+        }
+    )
 
 
 def _about_all(asked: Questions) -> list[str]:
     """Options that a sample of the blocks cannot answer."""
-    given = {
-        "--policy": asked.policies,
-        "--tiers": asked.tiers,
-        "--replicas": asked.replicas,
-        "--pool": asked.pools,
-    }
-    return [name for name, value in given.items() if value]
+    return _named({**_beside_the_curve(asked), "--pool": asked.pools})
+
+
+def _beside_the_curve(asked: Questions) -> dict[str, object]:
+    return {"--policy": asked.policies, "--tiers": asked.tiers, "--replicas": asked.replicas}
+
+
+def _named(options: dict[str, object]) -> list[str]:
+    """Those that were given."""
+    return [name for name, value in options.items() if value]
 
 
 def _doubts(trace: Trace, reuse: Reuse | None) -> list[Doubt]:
