@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from rich.console import Console
@@ -15,6 +11,7 @@ from kvlab import api
 from kvlab.core.check import Check
 from kvlab.core.plan import Plan
 from kvlab.reporting import terminal
+from page_server import serving
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CONFIG = GOLDEN / "check" / "gemma-3-270m.json"
@@ -24,31 +21,6 @@ LLAMA_SERVER = {
     "/v1/models": '{"data":[{"id":"m","owned_by":"llamacpp","meta":{"n_ctx_train":32768,"size":246587904}}]}',
 }
 """As llama-server b11434 served them (tests/engines/test_about.py)."""
-
-
-@contextmanager
-def serving(pages: Mapping[str, str]) -> Iterator[str]:
-    """The URL of a server on the loopback that serves these pages."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            text = pages.get(self.path)
-            self.send_response(404 if text is None else 200)
-            self.end_headers()
-            self.wfile.write((text or "").encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def checked(page: str, plan: Plan, source: Path | None = CONFIG, context: int = 2048) -> Check:

@@ -9,16 +9,15 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from vllm_pages import bandwidth
 
 from kvlab.cli import main
+from page_server import serving
 
 SAVED = Path(__file__).parents[1] / "golden" / "diagnose"
 SERIES = str(SAVED / "vllm_log_scale2000.csv")
@@ -98,34 +97,11 @@ def test_check_knows_an_address_without_its_beginning(capsys: pytest.CaptureFixt
     assert "write http://127.0.0.1:9" in capsys.readouterr().err
 
 
-@contextmanager
-def metrics_page(text: str) -> Iterator[str]:
-    """A port of this machine that serves nothing but /metrics."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/metrics" else 404)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-
-
-IDLE = "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n"
+IDLE = {"/metrics": "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n"}
 
 
 def test_progress_says_how_long_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    with metrics_page(IDLE) as url:
+    with serving(IDLE) as url:
         assert main(["diagnose", url, "--seconds", "0.5"]) == 0
     assert capsys.readouterr().err == "[1/1] looking at the server for 0.5 s\n"
 
@@ -135,7 +111,7 @@ def test_no_color_is_no_colour_on_a_terminal() -> None:
     words = [sys.executable, "-P", "-m", "kvlab", "diagnose"]
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
     env.pop("NO_COLOR", None)
-    with metrics_page(IDLE) as url:
+    with serving(IDLE) as url:
         for last in ([url, "--seconds", "0.5"], [str(SAVED / "vllm_0.32_pool_full.csv"), "--seconds", "1"]):
             plain, coloured = (colours([*words, *last], {**env, **more}) for more in ({"NO_COLOR": "1"}, {}))
             assert plain == []

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,6 +10,7 @@ import pytest
 from kvlab import api
 from kvlab.attach import read_server
 from kvlab.core.errors import BadInput, ServerRefused
+from page_server import serving
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -55,33 +52,6 @@ SERVERS: dict[str, tuple[dict[str, str], str | None, dict[str, float | str]]] = 
         {"kv_tokens": 86_720},
     ),
 }
-
-
-@contextmanager
-def serving(pages: Mapping[str, str]) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            text = pages.get(self.path)
-            moved = text is not None and text.startswith("-> ")
-            body = (text or "not found").encode()
-            self.send_response(404 if text is None else 307 if moved else 200)
-            if text is not None and moved:
-                self.send_header("Location", text.removeprefix("-> "))
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 @pytest.mark.parametrize("engine", SERVERS)
