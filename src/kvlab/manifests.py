@@ -66,11 +66,8 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shared_memory(self) -> int:
-        """Bytes of /dev/shm: ranks talk through it (NCCL, vLLM's message queue), and Docker's 64 MiB are too few.
-
-        A tier that ranks share lies there as well.
-        """
-        return 2 * max(1, self.gpus) * GIB + ceil_div(self.tier_bytes, GIB) * GIB
+        """Bytes of /dev/shm: ranks talk through it, and share a tier there; Docker's 64 MiB are too few."""
+        return (self._talk_gib + ceil_div(self.tier_bytes, GIB)) * GIB
 
     @property
     def reserved_memory(self) -> int | None:
@@ -78,7 +75,12 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
 
         Asked for, not a limit: weights pass through the same memory while they are read.
         """
-        return ceil_div(self.host_bytes, GIB) + 2 * max(1, self.gpus) if self.host_bytes else None
+        return ceil_div(self.host_bytes, GIB) + self._talk_gib if self.host_bytes else None
+
+    @property
+    def _talk_gib(self) -> int:
+        """GiB through which ranks talk: NCCL, vLLM's message queue."""
+        return 2 * max(1, self.gpus)
 
 
 def compose(plan: Plan, name: str, container: Container) -> dict[str, Any]:
