@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from kvlab.core.errors import BadInput, shortened
 from kvlab.core.trace import Reading, TextFormat, Trace, TraceReader, Unusable
 from kvlab.traces import _requests
+from kvlab.traces._hashed import HashedRow, hashed
 from kvlab.traces._rows import MOST_TOKENS, Rows
 from kvlab.traces._text import read as read_text
 
@@ -28,7 +31,7 @@ _TEXT = frozenset({*_requests.PROMPTS, *_requests.BODIES})
 def _read(path: Path, reading: Reading) -> Trace:
     names = _columns(path)
     if "hash_ids" in names and "input_length" in names:
-        return _hashed(path, reading)
+        return _hashed(path)
     if _TEXT & set(names):
         return read_text(path, TEXT, reading)
     inputs, outputs = (next((name for name in names if form.fullmatch(name)), None) for form in (_INPUTS, _OUTPUTS))
@@ -87,22 +90,17 @@ def _without_nothing(value: object) -> object:
     return [_without_nothing(item) for item in value] if isinstance(value, list) else value
 
 
-def _hashed(path: Path, reading: Reading) -> Trace:
-    """Mooncake's columns, by way of its own reader's rows."""
-    import json
-    import tempfile
+def _hashed(path: Path) -> Trace:
+    rows = Rows(path)
+    return hashed(path, "parquet", rows, _hashed_rows(path, rows))
 
-    from kvlab.traces import mooncake
 
-    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
-        for _, row in _rows(path):
-            file.write(json.dumps(_without_nothing(row), default=str) + "\n")
-        file.flush()
+def _hashed_rows(path: Path, rows: Rows) -> Iterator[tuple[str, HashedRow]]:
+    for where, row in _raw(path):
         try:
-            found = mooncake.READER.read(Path(file.name), reading)
-        except BadInput as refusal:
-            raise BadInput(str(refusal).replace(file.name, str(path))) from None
-    return found._replace(format="parquet")
+            yield where, msgspec.convert(row, HashedRow)
+        except msgspec.ValidationError as problem:
+            rows.leave_out(where, str(problem)[:120])
 
 
 def _lengths(path: Path, inputs: str, outputs: str | None, time: str | None) -> Trace:
