@@ -191,13 +191,13 @@ def _starting(plan: Plan, log: Path) -> Iterator[Callable[[str], None]]:
         say(f"starting {title}; its log: {log}")
         yield lambda line: None
         return
-    from rich.console import Console
     from rich.markup import escape
 
     from kvlab.core.masking import masked
+    from kvlab.reporting.terminal import screen
     from kvlab.reporting.words import plain
 
-    with Console(stderr=True).status(f"starting {title}") as display:
+    with screen(stderr=True).status(f"starting {title}") as display:
         yield lambda line: display.update(f"starting {title}: {escape(plain(masked(line.strip()))[:100])}")
 
 
@@ -217,9 +217,9 @@ def _status(pool: float | None) -> Iterator[Callable[[Look, Look | None], None]]
 
         yield line
         return
-    from rich.console import Console
+    from kvlab.reporting.terminal import screen
 
-    with Console(stderr=True).status("") as display:
+    with screen(stderr=True).status("") as display:
         yield lambda now, before: display.update(status(now, before, pool))
 
 
