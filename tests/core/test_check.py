@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kvlab.core.check import Check, CheckRow, compare, listing
 from kvlab.core.model import Origin
 from kvlab.core.observation import Observation
-from kvlab.core.plan import Ask, EngineId, Expected, Flag, KvCost, Launch, LedgerLine, Plan, Verdict
+from kvlab.core.plan import Ask, EngineId, Expected, KvCost, Launch, LedgerLine, Plan, Verdict
 from kvlab.core.units import GIB, MIB
 from kvlab.observe import read_log
 
@@ -24,7 +24,7 @@ def expected(name: str, value: float, unit: str = "tokens", tolerance: float = 0
     return Expected(name=name, value=value, unit=unit, kind="computed", tolerance=tolerance, because="of -c")
 
 
-def plan(*rows: Expected, engine: str = "llamacpp", context: int = 8192, weights: int | None = None) -> Plan:
+def plan(*rows: Expected, engine: str = "llamacpp", weights: int | None = None) -> Plan:
     ledger = () if weights is None else (-weights,)
     return Plan(
         source=Origin("gemma.gguf", "gguf"),
@@ -39,7 +39,7 @@ def plan(*rows: Expected, engine: str = "llamacpp", context: int = 8192, weights
         alternatives=(),
         contexts=(),
         verdict=Verdict("unknown", ""),
-        launch=Launch((), flags=(Flag("--ctx-size", str(context), "the context"),)),
+        launch=Launch(()),
         expects=rows,
         doubts=(),
         ask=Ask(engine=engine),
@@ -83,41 +83,6 @@ def test_weights_that_cannot_be_compared_are_said_to_be_so() -> None:
     silent = replace(log(), seen=())
     (remark,) = compare(plan(weights=TENSORS), silent).remarks
     assert "does not state" in remark
-
-
-def served_with_another_context() -> Plan:
-    """What -c 4096 -np 4 makes of the same model."""
-    rows = (
-        expected("n_ctx", 4096),
-        expected("n_ctx_seq", 1024),
-        expected("slots", 4, "slots"),
-        expected("n_ctx_slot", 1024),
-        expected("kv_window_cells", 1024, "cells"),
-        expected("kv_full_cells", 1024, "cells"),
-        expected("kv_full_k_bytes", 6 * MIB, "bytes", 5250),
-        expected("kv_full_v_bytes", 6 * MIB, "bytes", 5250),
-        expected("kv_full_bytes", 12 * MIB, "bytes", 5250),
-    )
-    return plan(*rows, context=4096, weights=TENSORS)
-
-
-def test_one_flag_explains_all_rows_that_differ() -> None:
-    found = compare(served_with_another_context(), log())
-    differing = [row for row in found.rows if row.verdict == "differs"]
-    assert len(differing) == 7
-    assert {row.likely_because for row in differing} == {"the server runs with --ctx-size 8192, not 4096"}
-    (remark,) = found.remarks
-    assert "that one setting explains all 7 rows that differ" in remark
-    assert remark.endswith("start it with 4096, or plan with --context 8192")
-
-
-def test_what_the_context_does_not_explain_keeps_its_own_reason() -> None:
-    before = served_with_another_context()
-    wrong = (*before.expects[:-1], expected("kv_full_bytes", 6 * MIB, "bytes", 5250), expected("slots", 2, "slots"))
-    found = compare(replace(before, expects=wrong), log())
-    assert of(found, "kv_full_bytes").likely_because == "planned because of -c"
-    (remark,) = found.remarks
-    assert "explains 6 of the 8 rows" in remark
 
 
 def test_a_refusal_is_said_and_its_pool_is_read() -> None:

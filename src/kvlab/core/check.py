@@ -18,13 +18,9 @@ _BUFFERS = (0.9, 2.0)
 """The same of llama.cpp's buffers: tensors that are not used are not loaded, repacked and tied ones stand twice."""
 _REFUSALS = ("request_bytes", "longest_request_tokens")
 """Numbers that an engine states only where it refuses to start."""
-SERVER_RUNS = "the server runs with"
-"""How a remark begins that explains rows by the server's context."""
 _OF_SERVER = "the running server's pages do not state it; check its log too: kvlab check LOG (or -) --plan FILE"
 _SINGLE = 2.0**-24
 """llama.cpp divides sizes as single-precision floats before it prints them."""
-_CELLS = 256
-"""llama.cpp rounds its cells up to this many."""
 
 Certainty = Literal["exact", "stated", "possible"]
 """Its arithmetic gives what the log prints, to the digit; a line states it; nothing speaks against it."""
@@ -123,14 +119,13 @@ def compare(plan: Plan, observation: Observation) -> Check:
             f"the plan is for {plan.engine.name}, the log or server is {observation.engine}'s; check it against a plan"
             f" for {observation.engine}, or leave --engine out"
         )
-    rows = _one_cause(plan, tuple(row(expected, observation) for expected in plan.expects))
     weights, remarks = _weights(plan, observation)
     version = observation.version or plan.engine.version
     return Check(
         engine=EngineId(observation.engine, version),
-        rows=(*rows[0], *weights),
+        rows=(*(row(expected, observation) for expected in plan.expects), *weights),
         server=observation.server,
-        remarks=(*rows[1], *remarks),
+        remarks=remarks,
         refused=_refused(observation),
     )
 
@@ -202,42 +197,6 @@ _WEIGHTS: dict[str, tuple[tuple[float, float] | None, str]] = {
     "weights_bytes": (_OWN_WEIGHTS, "the tensors of one rank are that large, before padding and repacking"),
 }
 """Names under which engines state their weights: the range about the tensors' bytes (None: exact), and why."""
-
-
-def _one_cause(plan: Plan, rows: tuple[CheckRow, ...]) -> tuple[tuple[CheckRow, ...], tuple[str, ...]]:
-    """Rows that differ only because the server has another context, with that as their reason, and a remark on it."""
-    cause = next((row for row in rows if row.name == "n_ctx" and row.verdict == "differs"), None)
-    if cause is None or not isinstance(cause.planned, (int, float)) or not isinstance(cause.seen, (int, float)):
-        return rows, ()
-    planned, seen = cause.planned, cause.seen
-    # An engine may have more than one name for it; the last is the one of the model (Ollama's num_ctx).
-    flags = [flag.flag for flag in plan.launch.flags if flag.value == f"{planned:.0f}"]
-    setting = flags[-1] if flags else "the context"
-    differing = [row for row in rows if row.verdict == "differs"]
-    ours = [row for row in differing if _follows(row, seen / planned)]
-    reason = f"{SERVER_RUNS} {setting} {seen:.0f}, not {planned:.0f}"
-    told = tuple(msgspec.structs.replace(row, likely_because=reason) if row in ours else row for row in rows)
-    if len(ours) == len(differing):
-        what = (
-            f"that one setting explains all {len(ours)} rows that differ" if len(ours) > 1 else "nothing else differs"
-        )
-        change = f"start it with {planned:.0f}, or plan with --context {seen:.0f}"
-        return told, (f"{reason}: {what}; {change}",)
-    return told, (f"{reason}: that explains {len(ours)} of the {len(differing)} rows that differ",)
-
-
-def _follows(row: CheckRow, ratio: float) -> bool:
-    """Whether a row differs as another context makes it: by the same ratio, or as far as padding and windows let it."""
-    if row.name.endswith(("_layers", "_type")) or row.name == "slots":
-        return False
-    if not isinstance(row.planned, (int, float)) or not isinstance(row.seen, (int, float)) or not row.planned:
-        return False
-    got, room = row.seen / row.planned, (row.tolerance or 0) / row.planned
-    if row.name.endswith("_cells"):
-        room += _CELLS / row.planned
-    least, most = (ratio, 1.0) if ratio < 1 else (1.0, ratio)
-    windowed = row.name.startswith("kv_window")
-    return least - room <= got <= most + room if windowed else abs(got - ratio) <= room + 1e-6
 
 
 def row(expected: Expected, observation: Observation) -> CheckRow:

@@ -9,10 +9,11 @@ import msgspec
 
 from kvlab import causes, engines
 from kvlab.core.cause import GUESSES, Case, Cause, Changes, Guess
-from kvlab.core.check import SERVER_RUNS, Certainty, Check, CheckRow, Reason
+from kvlab.core.check import Certainty, Check, CheckRow, Reason
 from kvlab.core.follows import follows, pool_off, stated_pool
 from kvlab.core.observation import Observation, Value
 from kvlab.core.plan import Plan
+from kvlab.reasons.context import other_context
 from kvlab.reasons.differing import Differing, differing, option, told
 from kvlab.reasons.replan import Replanner, alike
 
@@ -42,6 +43,7 @@ class Search:
         """The rows that state the pool."""
         self.shares = follows(plan, observation, found.rows)
         self.settings = differing(plan, observation)
+        self.context = other_context(plan, found.rows)
         self.remarks: list[str] = []
         self.needed: list[Differing] = []
         """The settings without which fewer rows would agree."""
@@ -63,13 +65,10 @@ class Search:
             self.remarks.append(f"the plan was not made again with the {self.who}'s settings: {missing}")
         if not reasons or self.names - explained:
             self.remarks += self._untold(reasons, explained)
-        of_context = [remark for remark in self.found.remarks if remark.startswith(SERVER_RUNS)]
-        others = [remark for remark in self.found.remarks if remark not in of_context]
-        kept = [] if explained else of_context
+        of_context = [self.context.remark] if self.context is not None and not explained else []
         rows = tuple(self._row(row, reasons) for row in self.found.rows)
-        return msgspec.structs.replace(
-            self.found, rows=rows, causes=tuple(reasons), remarks=(*kept, *self.remarks, *others)
-        )
+        remarks = (*of_context, *self.remarks, *self.found.remarks)
+        return msgspec.structs.replace(self.found, rows=rows, causes=tuple(reasons), remarks=remarks)
 
     def _case(self, left: Iterable[str]) -> Case:
         still = set(left)
@@ -166,9 +165,13 @@ class Search:
         return any(name in rows and _narrow(rows[name]) for name in names)
 
     def _unproven(self, item: Differing) -> Reason:
-        ours = [row.name for row in self.differing if item.code == "context" and _because(row).startswith(SERVER_RUNS)]
+        ours = tuple(row.name for row in self.differing if item.code == "context" and self._of_context(row))
         certainty: Certainty = "stated" if ours else "possible"
-        return Reason(code=item.code, text=told(item), certainty=certainty, explains=tuple(ours), setting=True)
+        return Reason(code=item.code, text=told(item), certainty=certainty, explains=ours, setting=True)
+
+    def _of_context(self, row: CheckRow) -> str | None:
+        """What another context says of a row that differs as it makes it; None of all other rows."""
+        return self.context.reason if self.context is not None and row.name in self.context.explains else None
 
     def _possible(self, item: Differing) -> Reason:
         return Reason(code=item.code, text=f"{told(item)}; what it takes is not planned", certainty="possible")
@@ -255,7 +258,7 @@ class Search:
             if row.name in reason.explains
             or not (reason.explains or (reason.setting and row.name in (told_of | self.pool)))
         )
-        because = ours[0].text if ours else f"unexplained; {_because(row)}"
+        because = ours[0].text if ours else f"unexplained; {self._of_context(row) or row.likely_because}"
         return msgspec.structs.replace(
             row, follows_from=self.shares.get(row.name, ()), causes=ours, likely_because=because
         )
@@ -277,10 +280,6 @@ def _narrow(row: CheckRow) -> bool:
 
 def _exact(reason: Reason) -> Reason:
     return msgspec.structs.replace(reason, certainty="exact")
-
-
-def _because(row: CheckRow) -> str:
-    return row.likely_because or ""
 
 
 def _changes(items: Iterable[Differing]) -> dict[str, Value]:
