@@ -46,38 +46,23 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
         """Sum over count; None without observations or without a sum."""
         return None if self.sum is None or self.count <= 0 else self.sum / self.count
 
-    def quantile(self, share: float) -> tuple[float, float] | None:
-        """The bucket (low, high] that holds the quantile; `high` is infinite in the last. None without observations.
-
-        A histogram says no more than that: a number between the two is an interpolation. The first bucket holds its
-        lower end, 0, too.
-        """
-        at = self._bucket(share)
-        return None if at is None else (self.bounds[at - 1] if at else 0.0, self.bounds[at])
-
     def percentile(self, share: float) -> Percentile | None:
-        """The bucket that holds the quantile, and an estimate inside it. None without observations.
+        """The bucket (low, high] that holds the quantile, and an estimate inside it. None without observations.
 
-        The estimate is that of Prometheus' histogram_quantile: observations lie evenly in their bucket. Source:
+        A histogram says no more than the bucket; the first holds its lower end, 0, too. The estimate is that of
+        Prometheus' histogram_quantile: observations lie evenly in their bucket. Source:
         https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile. Prometheus gives the
         lower end of the infinite bucket as the quantile; here it is `low`, and there is no estimate.
         """
-        at, found = self._bucket(share), self.quantile(share)
-        if at is None or found is None:
+        # 0.07 of 100 observations is the seventh, not the one after it, which 7.000000000000001 would ask for
+        rank = share * self.count * (1 - 1e-12)
+        at = next((at for at, count in enumerate(self.counts) if count > 0 and count >= rank), None)
+        if at is None:
             return None
-        low, high = found
-        before = self.counts[at - 1] if at else 0.0
-        inside = (self._rank(share) - before) / (self.counts[at] - before)
+        low, before = (self.bounds[at - 1], self.counts[at - 1]) if at else (0.0, 0.0)
+        high, inside = self.bounds[at], (rank - before) / (self.counts[at] - before)
         estimate = None if math.isinf(high) else min(high, low + (high - low) * max(0.0, inside))
         return Percentile(low=low, high=high, estimate=estimate)
-
-    def _bucket(self, share: float) -> int | None:
-        rank = self._rank(share)
-        return next((at for at, count in enumerate(self.counts) if count > 0 and count >= rank), None)
-
-    def _rank(self, share: float) -> float:
-        # 0.07 of 100 observations is the seventh, not the one after it, which 7.000000000000001 would ask for
-        return share * self.count * (1 - 1e-12)
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):

@@ -187,15 +187,15 @@ def _rises(case: Case, word: str) -> int:
 def _percentile(case: Case, word: str, objective: float, what: str) -> Condition | None:
     """None when the window holds no observation."""
     told = None if case.window is None else case.window.histogram(word)
-    found = None if told is None else told.quantile(_SHARE)
+    found = None if told is None else told.percentile(_SHARE)
     if told is None or found is None:
         return None
     limit = _bound(told, objective)
-    low, high = found
-    span = f"above {_seconds(low)}" if high == float("inf") else f"{_seconds(low)} to {_seconds(high)}"
+    low = found.low
+    span = f"above {_seconds(low)}" if found.estimate is None else f"{_seconds(low)} to {_seconds(found.high)}"
     read_at = "" if limit == objective else f", read at the bucket bound {_seconds(limit)}"
     text = f"{what}, 95th percentile of {told.count:,.0f}: {span}; objective {_seconds(objective)}{read_at}"
-    line = f"{case.last.lines.get(word, word)!s}".replace("\n", "; ")
+    line = case.last.lines.get(word, word).replace("\n", "; ")
     evidence = (Evidence(f"{word}_p95", low, f"{told.count:,.0f} observations in the window; at its end {line}"),)
     return Condition(text=text, holds=low >= limit, evidence=evidence, sure=told.count >= _LEAST_OBSERVED)
 
