@@ -17,6 +17,7 @@ from kvlab.core.check import Check, listing
 from kvlab.core.errors import BadInput, EngineFailed, ServerRefused
 from kvlab.core.observation import Observation
 from kvlab.core.plan import Plan
+from kvlab.core.vocabulary import WORDS
 from kvlab.following import Following
 from kvlab.launch import READY_SECONDS, OnLine, Server, start
 from kvlab.load.address import base_url
@@ -28,7 +29,7 @@ _COLUMNS = 77
 """Characters of a line of status: a terminal of 80 has a turning sign before it."""
 _LOOK_AGAIN = 2.0
 """Seconds between two looks at a server that does not answer yet."""
-_AT_WORK = frozenset({"running", "waiting", "kv_used_ratio", "kv_used_tokens", "kv_free_tokens", "kv_evictable_tokens"})
+_AT_WORK = frozenset(WORDS["Gauges"]) | frozenset(WORDS["Counters"])
 _LOST_AFTER = 3
 """Unanswered looks in a row after which a server that was attached to counts as gone."""
 
@@ -120,9 +121,7 @@ def attached(
 
 def _lasting(seen: Observation) -> Observation:
     """What does not change while the server works: the rest is for the line of status."""
-    return msgspec.structs.replace(
-        seen, seen=tuple(item for item in seen.seen if item.name not in _AT_WORK and not item.name.endswith("_total"))
-    )
+    return msgspec.structs.replace(seen, seen=tuple(item for item in seen.seen if item.name not in _AT_WORK))
 
 
 def _awaited(url: str, engine: str | None, log: Following, tell: Callable[[str], None]) -> Observation:

@@ -10,6 +10,7 @@ import pytest
 from kvlab import api
 from kvlab.attach import read_server
 from kvlab.core.errors import BadInput, ServerRefused
+from kvlab.serving import attached
 from page_server import serving
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -69,6 +70,14 @@ def test_check_lists_what_the_pages_say() -> None:
     with serving(SERVERS["vllm"][0]) as url:
         listed = {row.name: row.seen for row in api.check(url).rows}
     assert (listed["kv_tokens"], listed["max_model_len"]) == (55_356, 2048)
+
+
+def test_a_server_that_is_watched_lists_only_what_lasts() -> None:
+    tiers = (GOLDEN / "metrics" / "sglang_0.5.23_hicache.prom").read_text()
+    with serving({**SERVERS["sglang"][0], "/metrics": tiers}) as url:
+        names = {row.name for row in attached(url, None, None).check.rows}
+    assert {"kv_tokens", "offload_tokens"} <= names
+    assert not {"host_tier_used_tokens", "host_hits_tokens_total"} & names
 
 
 def test_an_unknown_server_is_to_be_named() -> None:
