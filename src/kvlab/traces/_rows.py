@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import msgspec
 
 from kvlab.core.errors import BadInput
-from kvlab.core.trace import MOST_SHOWN, BadRow, Blocks, LeftOutRows, Trace
+from kvlab.core.trace import MOST_SHOWN, BadRow, Blocks, LeftOutRows, Trace, Unusable
 from kvlab.traces._lines import lines
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LONGEST = 16 << 20
 """Bytes of a line: a longer one is left out, not kept in memory."""
+TOO_LONG = f"longer than {LONGEST >> 20} MiB"
 MOST_TOKENS = 1 << 30
 """Tokens of a prompt or an answer: a larger number is damage, and sums of its square would not be exact."""
 MOST_BLOCKS = 1 << 29
@@ -93,18 +94,26 @@ class Rows:
 def json_rows(path: Path, kind: type[T], rows: Rows) -> Iterator[tuple[str, T]]:
     """The lines of a JSON-lines file as (where, row); lines that are no such row are left out."""
     decoder = msgspec.json.Decoder(kind)
-    for number, line in lines(path, LONGEST):
-        where = f"line {number:,}"
-        if len(line) > LONGEST:
-            rows.leave_out(where, f"longer than {LONGEST >> 20} MiB")
-            continue
-        line = line.removeprefix(_BOM) if number == 1 else line
-        if not line.strip():
+    for where, line in filled_lines(path):
+        if isinstance(line, Unusable):
+            rows.leave_out(where, str(line))
             continue
         try:
             yield where, decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
             rows.leave_out(where, str(problem)[:120])
+
+
+def filled_lines(path: Path) -> Iterator[tuple[str, bytes | Unusable]]:
+    """(where, line) of the lines that are not empty; an Unusable stands for one that is too long."""
+    for number, line in lines(path, LONGEST):
+        where = f"line {number:,}"
+        if len(line) > LONGEST:
+            yield where, Unusable(TOO_LONG)
+            continue
+        line = line.removeprefix(_BOM) if number == 1 else line
+        if line.strip():
+            yield where, line
 
 
 def blocks_of(ids: Sequence[int] | Ids, counts: Sequence[int] | Ints, size: int, inputs: Ints) -> Blocks:

@@ -10,10 +10,10 @@ from kvlab.core.trace import Logged, TextFormat, Unusable
 from kvlab.traces import _requests
 from kvlab.traces._csv import header
 from kvlab.traces._lines import lines
-from kvlab.traces._rows import LONGEST
+from kvlab.traces._rows import LONGEST, TOO_LONG
 from kvlab.traces._text import trace_reader
 
-_TOO_LONG = "\0"
+_CUT = "\0"
 _COLUMNS = frozenset({*_requests.BODIES, "messages", "prompt"})
 
 
@@ -42,7 +42,7 @@ def _raw(path: Path) -> Iterator[tuple[str, object]]:
 def _text(path: Path) -> Iterator[str]:
     for _, line in lines(path, LONGEST):
         if len(line) > LONGEST:
-            yield _TOO_LONG + "\n"  # its end is gone, and with it the quote that closes a cell
+            yield _CUT + "\n"  # its end is gone, and with it the quote that closes a cell
             continue
         yield line.decode("utf-8", "replace").replace("\0", "") + "\n"
 
@@ -50,8 +50,8 @@ def _text(path: Path) -> Iterator[str]:
 def _requests_of(where: str, row: object) -> list[Logged]:
     assert isinstance(row, tuple)
     names, cells = row
-    if cells == [_TOO_LONG]:
-        raise Unusable(f"longer than {LONGEST >> 20} MiB")
+    if cells == [_CUT]:
+        raise Unusable(TOO_LONG)
     if len(cells) != len(names):
         raise Unusable(f"{len(cells):,} cells for {len(names)} columns")
     record: dict[str, object] = {name: cell for name, cell in zip(names, cells, strict=True) if cell != ""}

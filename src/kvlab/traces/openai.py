@@ -7,15 +7,12 @@ and response (https://platform.openai.com/docs/api-reference).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 
 from kvlab.core.trace import Logged, TextFormat, Unusable
 from kvlab.traces import _requests
-from kvlab.traces._lines import lines
-from kvlab.traces._rows import LONGEST, keys
+from kvlab.traces._rows import filled_lines, keys
 from kvlab.traces._text import trace_reader
 
 _OTHERS = frozenset({"hash_ids", "chunk_hashes", "metrics"})
@@ -25,15 +22,6 @@ def _recognises(head: str) -> bool:
     found = keys(head)
     bodies = {*_requests.PROMPTS, *_requests.BODIES}
     return bool(bodies & found) and not _OTHERS & found
-
-
-def _raw(path: Path) -> Iterator[tuple[str, object]]:
-    for number, line in lines(path, LONGEST):
-        where = f"line {number:,}"
-        if len(line) > LONGEST:
-            yield where, Unusable(f"longer than {LONGEST >> 20} MiB")
-        elif line.strip():
-            yield where, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
 
 
 def _requests_of(where: str, row: object) -> list[Logged]:
@@ -59,4 +47,4 @@ def _leniently(row: bytes) -> object:
     return found
 
 
-READER = trace_reader("OpenAI-style request logs", _recognises, TextFormat("openai", _raw, _requests_of))
+READER = trace_reader("OpenAI-style request logs", _recognises, TextFormat("openai", filled_lines, _requests_of))

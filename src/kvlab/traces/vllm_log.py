@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kvlab.core.trace import Logged, TextFormat, Unusable
 from kvlab.traces._lines import lines
-from kvlab.traces._rows import LONGEST
+from kvlab.traces._rows import LONGEST, TOO_LONG
 from kvlab.traces._text import trace_reader
 
 _MARK = re.compile(rb"(Received request \S+: prompt: |Request \S+ details: prompt: )")
@@ -34,7 +34,7 @@ def _raw(path: Path) -> Iterator[tuple[str, object]]:
         where = f"line {number:,}"
         found = _MARK.search(line[:4096])
         if found and len(line) > LONGEST:
-            yield where, Unusable(f"longer than {LONGEST >> 20} MiB")
+            yield where, Unusable(TOO_LONG)
         elif found:
             yield where, (line[: found.start()], line[found.start() :])
 
