@@ -44,17 +44,11 @@ def stated_pool(observation: Observation) -> tuple[float, tuple[str, ...]] | Non
 
 
 def _rows_of_pool(observation: Observation) -> tuple[str, ...]:
-    """The rows that state the pool.
-
-    SGLang states keys and values instead, which are all of it where no state and no window has a pool of its own.
-    """
+    """The rows that state the pool: one of its own, else those of its parts."""
     for name in ("kv_pool_bytes", "kv_allocated_bytes"):
         if observation.get(name) is not None:
             return (name,)
-    apart = ("kv_conv_bytes", "kv_ssm_bytes", "kv_window_tokens", "draft_kv_bytes")
-    if observation.engine != "sglang" or any(observation.get(name) is not None for name in apart):
-        return ()
-    return ("kv_k_bytes", "kv_v_bytes") if observation.get("kv_k_bytes") is not None else ("kv_bytes",)
+    return observation.pool_parts
 
 
 def pool_off(plan: Plan, observation: Observation, differing: Mapping[str, CheckRow]) -> float | None:

@@ -68,6 +68,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """Whether pages of a running server state this, and no log."""
     told: tuple[Seen, ...] = ()
     """What bears on the cache and is no planned number: memory that was free before, a manager turned off."""
+    pool_parts: tuple[str, ...] = ()
+    """Names that together state the pool, where no line of its own does."""
 
     def get(self, name: str) -> Seen | None:
         """The last statement of that name; None when it was not seen."""

@@ -99,6 +99,8 @@ class StatedArgs(msgspec.Struct, frozen=True, kw_only=True):
     told: tuple[Said, ...] = ()
     derived: Callable[[Observation], tuple[Setting, ...]] | None = None
     """Settings that follow from what else was seen."""
+    pool_parts: Callable[[Observation], tuple[str, ...]] | None = None
+    """Names that together state the pool, for an engine that has no line for it; none where they are not all of it."""
     normal: Callable[[Plan], Ask] | None = None
     """The plan's request in the terms in which the log states settings; None: they are the same."""
     tiers: bool = False
@@ -164,7 +166,9 @@ class Listener:
 
 
 def with_derived(observation: Observation, part: StatedArgs) -> Observation:
-    """The observation with the settings that follow from its numbers; what a line states itself counts more."""
+    """The observation with what follows from its numbers: settings that no line states, and the parts of the pool."""
+    if part.pool_parts is not None:
+        observation = msgspec.structs.replace(observation, pool_parts=part.pool_parts(observation))
     if part.derived is None:
         return observation
     stated = {item.name for item in observation.settings}

@@ -86,6 +86,14 @@ def _ranks(observation: Observation) -> int | None:
     return tp * pp if dp == 1 else None
 
 
+def _pool_parts(observation: Observation) -> tuple[str, ...]:
+    """Keys and values are all of the pool where no state, no window and no draft has one of its own."""
+    apart = ("kv_conv_bytes", "kv_ssm_bytes", "kv_window_tokens", "draft_kv_bytes")
+    if any(observation.get(name) is not None for name in apart):
+        return ()
+    return ("kv_k_bytes", "kv_v_bytes") if observation.get("kv_k_bytes") is not None else ("kv_bytes",)
+
+
 STATED = StatedArgs(
     # "server_args=ServerArgs(model_path='/home/model/Qwen/QwQ-32B', ..., mem_fraction_static=0.85, ...)" (0.2 on), as a
     # dictionary "server_args={'model_path': ..." in the autumn of 2026
@@ -95,6 +103,7 @@ STATED = StatedArgs(
         Said("free_at_start_bytes", "bytes", re.compile(r"\bLoad weight begin\. avail mem=(\d+(?:\.\d+)?) ?GB"), GIB),
     ),
     derived=_derived,
+    pool_parts=_pool_parts,
     tiers=True,
     where='"server_args=ServerArgs(...)", the first line of a start',
 )
