@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kvlab import api, cli
+from kvlab import api, cli, engines
 from kvlab.core.errors import BadInput, EngineFailed
 from kvlab.core.plan import Plan
 from kvlab.deploy import artefacts
@@ -182,6 +182,16 @@ def test_the_terminal_and_the_json_show_the_tier(qwen: Path, capsys: pytest.Capt
         tier
     )
     assert tier["requests"] == tier["tokens"] / document["kv"]["context"]
+
+
+def test_the_help_names_the_kinds_that_each_engine_has(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["plan", "--help"])
+    said = (
+        " ".join(capsys.readouterr().out.split()).partition("keep what leaves the GPU: ")[2].partition(" (default")[0]
+    )
+    kinds = {engine: engines.offloading(engine).kinds for engine in engines.names()}
+    assert set(said.split("; ")) == {f"{', '.join(found)} ({engine})" for engine, found in kinds.items() if found}
 
 
 def test_an_unknown_kind_ends_with_2(qwen: Path, capsys: pytest.CaptureFixture[str]) -> None:
