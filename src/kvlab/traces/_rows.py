@@ -76,9 +76,9 @@ class Rows:
         """The columns; `seconds`: length of the unit of the times. Raises BadInput when no row could be used."""
         import numpy as np
 
+        left_out = LeftOutRows(count=self._left_out, first=tuple(self._first))
         if not self._inputs:
-            why = f" (the first: {self._first[0].where}, {self._first[0].why})" if self._first else ""
-            raise BadInput(f"{self._path} holds no row that can be used, of {self._left_out}{why}")
+            raise BadInput(no_row(self._path, left_out))
         times = np.frombuffer(self._times, dtype=np.float64) * seconds
         return Trace(
             format=form,
@@ -86,9 +86,15 @@ class Rows:
             outputs=np.frombuffer(self._outputs, dtype=np.int64),
             arrivals=times,
             blocks=None,
-            left_out=LeftOutRows(count=self._left_out, first=tuple(self._first)),
+            left_out=left_out,
             clock_jumps=int((np.diff(times) < 0).sum()),
         )
+
+
+def no_row(path: Path, left_out: LeftOutRows) -> str:
+    """That no row of the file can be used, and why the first of them cannot."""
+    why = f" (the first: {left_out.first[0].where}, {left_out.first[0].why})" if left_out.first else ""
+    return f"{path} holds no row that can be used, of {left_out.count:,}{why}"
 
 
 def json_rows(path: Path, kind: type[T], rows: Rows) -> Iterator[tuple[str, T]]:

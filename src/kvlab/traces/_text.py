@@ -30,7 +30,7 @@ from kvlab.core.trace import (
     TraceReader,
     Unusable,
 )
-from kvlab.traces._rows import MOST_BLOCKS, MOST_TOKENS, blocks_of
+from kvlab.traces._rows import MOST_BLOCKS, MOST_TOKENS, blocks_of, no_row
 from kvlab.traces._tokens import Encoder, encoder
 
 if TYPE_CHECKING:
@@ -203,12 +203,10 @@ def _ids(parts: list[Part], counts: Ints, order: Ints) -> Ints:
 
 
 def _refuse(path: Path, left_out: LeftOutRows, reading: Reading) -> None:
-    first = left_out.first[0] if left_out.first else None
-    why = f" (the first: {first.where}, {first.why})" if first else ""
     do = ""
-    if reading.tokenizer is None and not reading.estimate and first is not None and "tokenizer" in first.why:
+    if reading.tokenizer is None and not reading.estimate and any("tokenizer" in row.why for row in left_out.first[:1]):
         do = "; give --tokenizer PATH or a Hub model, or --estimate-tokens"
-    raise BadInput(f"{path} holds no row that can be used, of {left_out.count:,}{why}{do}")
+    raise BadInput(no_row(path, left_out) + do)
 
 
 def _counted(reading: Reading, parts: list[Part]) -> Counted:
