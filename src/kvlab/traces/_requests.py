@@ -120,9 +120,13 @@ def _items(value: list[dict[str, object]]) -> list[dict[str, object]]:
         role = item.get("role") or {"function_call": "assistant", "function_call_output": "tool"}.get(
             str(item.get("type")), "user"
         )
-        text = item.get("content", item.get("output", item.get("arguments", "")))
-        found.append({"role": str(role), "content": content(text)})
+        found.append({"role": str(role), "content": item_text(item)})
     return found
+
+
+def item_text(item: Record) -> str:
+    """The text of a message, of a tool's output, or of a call's arguments."""
+    return content(item.get("content", item.get("output", item.get("arguments"))))
 
 
 def content(value: object) -> str:

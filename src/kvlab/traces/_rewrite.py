@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from kvlab.core.trace import Logged
-from kvlab.traces._requests import BODIES, Record, body_of, content, parsed
+from kvlab.traces._requests import BODIES, Record, body_of, content, item_text, parsed
 
 
 def record_of(logged: Logged) -> Record:
@@ -68,7 +68,7 @@ def _same(item: object, message: Record) -> bool:
     return (
         isinstance(item, dict)
         and item.get("role", message.get("role")) == message.get("role")
-        and content(item.get("content", item.get("output", item.get("arguments", "")))) == message.get("content")
+        and item_text(item) == message.get("content")
     )
 
 
