@@ -73,6 +73,12 @@ def test_a_page_is_not_asked_for_the_lines_of_a_log() -> None:
         assert "the log" not in said
 
 
+def test_another_release_is_that_of_the_server() -> None:
+    found = checked("0.32.0_cpu_fresh.prom", planned(engine_version="0.17.0"))
+    (reason,) = [reason for reason in found.causes if reason.code == "engine_version"]
+    assert reason.text.startswith("the server's version is 0.32.0, the plan's 0.17.0")
+
+
 def test_a_running_server_is_told_from_a_log() -> None:
     plan = api.plan(CONFIG, engine="llamacpp", gpu="cpu", context=2048, weights_gib=0.25)
     with serving(

@@ -9,7 +9,7 @@ from kvlab.core.check import Check, compare
 from kvlab.core.observation import Observation
 from kvlab.core.plan import Plan
 from kvlab.core.stated import with_derived
-from kvlab.reasons.differing import differing, told
+from kvlab.reasons.differing import differing, speaker, told
 from kvlab.reasons.learning import with_offer
 from kvlab.reasons.replan import Replanner, found_source
 from kvlab.reasons.search import Search
@@ -27,11 +27,9 @@ def checked(plan: Plan, observation: Observation, *, source: str | None = None, 
     observation = with_derived(observation, engines.stated_args(plan.engine.name))
     found = compare(plan, observation)
     found = msgspec.structs.replace(found, remarks=(*tier_remarks(plan, observation), *found.remarks))
-    rows = tuple(row for row in found.rows if row.verdict == "differs")
-    if not rows and found.refused is None:
-        return found
-    if not rows:
-        return msgspec.structs.replace(found, remarks=(*_other_start(plan, observation), *found.remarks))
+    if all(row.verdict != "differs" for row in found.rows):
+        asked = _other_start(plan, observation) if found.refused is not None else []
+        return msgspec.structs.replace(found, remarks=(*asked, *found.remarks))
     loaded, missing = found_source(plan, source, near)
     again = Replanner(plan, observation, loaded) if loaded is not None else None
     if again is not None and not again.same():
@@ -41,5 +39,5 @@ def checked(plan: Plan, observation: Observation, *, source: str | None = None, 
 
 def _other_start(plan: Plan, observation: Observation) -> list[str]:
     """What a start that was refused was asked, and the plan was not."""
-    items = differing(plan, observation)
-    return [told(item) for item in items if item.planned is not None and item.setting.value is not None]
+    items, who = differing(plan, observation), speaker(observation)
+    return [told(item, who) for item in items if item.planned is not None and item.setting.value is not None]

@@ -91,10 +91,14 @@ def _shown(value: Value) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def told(item: Differing) -> str:
-    """The two values side by side, and what to plan with."""
+def speaker(observation: Observation) -> str:
+    """What states the settings, in a word."""
+    return "server" if observation.server else "log"
+
+
+def told(item: Differing, who: str) -> str:
+    """The two values side by side, `who` states the one, and what to plan with."""
     name, value, planned = item.setting.name, item.setting.value, item.planned
-    who = "server" if item.setting.line.startswith("/") else "log"  # a page of its
     asked = option(name, value)
     change = f"plan {asked}" if asked.startswith("without") else f"plan with {asked}"
     if planned in (None, False) and value is not None:

@@ -14,7 +14,7 @@ from kvlab.core.follows import follows, pool_off, stated_pool
 from kvlab.core.observation import Observation, Value
 from kvlab.core.plan import Plan
 from kvlab.reasons.context import other_context
-from kvlab.reasons.differing import Differing, differing, option, told
+from kvlab.reasons.differing import Differing, differing, option, speaker, told
 from kvlab.reasons.replan import Replanner, alike
 
 _DIGITS = 0.02
@@ -35,7 +35,7 @@ class Search:
 
     def __init__(self, found: Check, plan: Plan, observation: Observation, again: Replanner | None) -> None:
         self.found, self.plan, self.observation, self.again = found, plan, observation, again
-        self.who = "server" if observation.server else "log"
+        self.who = speaker(observation)
         self.differing = tuple(row for row in found.rows if row.verdict == "differs")
         self.names = frozenset(row.name for row in self.differing)
         stated = stated_pool(observation)
@@ -118,7 +118,7 @@ class Search:
         return any(name in rows and name in before and rows[name].planned != before[name].planned for name in left)
 
     def _short(self, item: Differing) -> Reason:
-        text = f"{told(item)}; that changes the numbers, and does not give the {self.who}'s"
+        text = f"{told(item, self.who)}; that changes the numbers, and does not give the {self.who}'s"
         return Reason(code=item.code, text=text, certainty="possible")
 
     def _counts(self, item: Differing) -> bool:
@@ -157,7 +157,9 @@ class Search:
         ours = self._agreeing(_changes(self.needed)) - self._agreeing(_changes(others))
         names = tuple(row.name for row in self.differing if row.name in ours)
         exact = whole and self._sharp(_changes(self.needed), ours)
-        return Reason(code=item.code, text=told(item), certainty="exact" if exact else "stated", explains=names)
+        return Reason(
+            code=item.code, text=told(item, self.who), certainty="exact" if exact else "stated", explains=names
+        )
 
     def _sharp(self, changes: Changes, names: Iterable[str]) -> bool:
         """Whether a row of those agrees to the printed digits, and not only within the range of an estimate."""
@@ -167,14 +169,16 @@ class Search:
     def _unproven(self, item: Differing) -> Reason:
         ours = tuple(row.name for row in self.differing if item.code == "context" and self._of_context(row))
         certainty: Certainty = "stated" if ours else "possible"
-        return Reason(code=item.code, text=told(item), certainty=certainty, explains=ours, setting=True)
+        return Reason(code=item.code, text=told(item, self.who), certainty=certainty, explains=ours, setting=True)
 
     def _of_context(self, row: CheckRow) -> str | None:
         """What another context says of a row that differs as it makes it; None of all other rows."""
         return self.context.reason if self.context is not None and row.name in self.context.explains else None
 
     def _possible(self, item: Differing) -> Reason:
-        return Reason(code=item.code, text=f"{told(item)}; what it takes is not planned", certainty="possible")
+        return Reason(
+            code=item.code, text=f"{told(item, self.who)}; what it takes is not planned", certainty="possible"
+        )
 
     def _tested(self, case: Case) -> list[Reason]:
         found = [found for _, cause in self._causes() if cause.test and (found := cause.test(case))]
