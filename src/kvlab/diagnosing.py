@@ -112,7 +112,7 @@ def _looks(sources: tuple[str, ...], asked: Asked, on_count: Callable[[int, int]
     scrapes = poll(urls[0], asked.engine, asked.seconds or SECONDS, on_count)
     if asked.save is not None:
         if os.path.isfile(asked.save):
-            os.replace(asked.save, f"{asked.save}.old")
+            store.put_aside(asked.save, "--save")
         if not os.path.lexists(asked.save):
             # for its owner alone: a page may say more of the server than its metrics
             with suppress(OSError):  # the writing below says what is wrong

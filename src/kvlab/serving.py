@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -70,11 +69,7 @@ def make_room(plan: Plan, log: Path, port: int | None) -> None:
     except OSError as error:
         raise BadInput(f"cannot make the folder of {log}: {error.strerror}; choose another --log") from None
     store.check_target(log, "--log")
-    try:
-        if os.path.lexists(log):
-            os.replace(log, log.with_name(f"{log.name}.old"))
-    except OSError as error:
-        raise BadInput(f"cannot put {log} aside as {log.name}.old: {error.strerror}; choose another --log") from None
+    store.put_aside(log, "--log")
 
 
 @contextmanager

@@ -101,6 +101,18 @@ def check_target(path: str | os.PathLike[str], option: str = "-o") -> None:
         raise BadInput(f"nothing can be written to the folder {folder}; choose another {option}")
 
 
+def put_aside(path: str | os.PathLike[str], option: str) -> None:
+    """Renames what lies at `path`, if anything does, to NAME.old. Raises BadInput when that cannot be."""
+    name = os.fspath(path)
+    try:
+        if os.path.lexists(name):
+            os.replace(name, f"{name}.old")
+    except OSError as error:
+        raise BadInput(
+            f"cannot put {name} aside as {os.path.basename(name)}.old: {error.strerror}; choose another {option}"
+        ) from None
+
+
 def _write(target: str, content: bytes) -> None:
     import tempfile
 
