@@ -36,7 +36,7 @@ def queue_word(pool: Pool) -> str:
 
 
 def waits(case: Case, pool: Pool) -> Condition:
-    """Whether requests wait at a quarter of the looks or more."""
+    """Whether requests wait at a tenth of the looks or more."""
     word = queue_word(pool)
     queue = pool.seen(word)
     if not queue:
