@@ -118,13 +118,24 @@ _SAME_POOL, _OTHER_POOL = 0.1, 2.0
 """By how much a plan's pool may differ from the server's; a factor from which it is another server's."""
 
 
+def same_pool(plan: Planned, reading: Reading) -> bool | None:
+    """Whether the server states the pool that the plan holds; None when one of them states none."""
+    stated = reading.values.get("kv_tokens")
+    return None if stated is None or plan.tokens is None else abs(stated - plan.tokens) <= _SAME_POOL * plan.tokens
+
+
+def both_pools(plan: Planned, reading: Reading) -> str:
+    """What to say where the server states another pool than the plan's."""
+    stated = reading.values["kv_tokens"]
+    return f"the plan of this server: it states {stated:,.0f} cache tokens, --plan holds {plan.tokens:,}"
+
+
 def other_plan(plan: Planned, reading: Reading) -> str | None:
     """Why the plan is not this server's: another model's name with another pool, or a pool of another size.
 
     A server may serve a model under any name: one with the planned pool is the planned one.
     """
-    stated = reading.values.get("kv_tokens")
-    if stated and plan.tokens and abs(stated - plan.tokens) <= _SAME_POOL * plan.tokens:
+    if same_pool(plan, reading):
         return None
     served = sorted({name for line in reading.lines.values() for name in _MODEL.findall(line)})
     if served and plan.names and not any(_alike(one, name) for one in served for name in plan.names):
@@ -132,8 +143,9 @@ def other_plan(plan: Planned, reading: Reading) -> str | None:
             f"the plan of this server: it serves {', '.join(served[:3])}, and --plan is for {plan.names[0]} (if that is"
             " one model, plan it with --engine-arg served-model-name=NAME)"
         )
+    stated = reading.values.get("kv_tokens")
     if stated and plan.tokens and max(stated / plan.tokens, plan.tokens / stated) > _OTHER_POOL:
-        return f"the plan of this server: it states {stated:,.0f} cache tokens, --plan holds {plan.tokens:,}"
+        return both_pools(plan, reading)
     return None
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from kvlab.core.diagnosis import Case, Condition, Evidence, Planned, Step
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from kvlab.core.diagnosis import Case, Condition, Evidence, Planned, Step, both_pools, same_pool
+from kvlab.core.speed import Range
 from kvlab.diagnoses._rates import mean_of, prompts, token_seconds
 
-_OTHER_POOL = 0.1
-"""By how much the server's pool may differ from the planned one."""
 _NEAR = 0.5
 """Share of the slow end of the planned prefill from which a GPU counts as busy with prompts: they come in bursts."""
 _TOO_FAST = 1.1
@@ -14,31 +17,44 @@ _TOO_FAST = 1.1
 _ASK = "decode time against bytes moved: the model's plan (kvlab plan MODEL --gpu GPU --json > plan.json; --plan)"
 
 
+class Decoding(NamedTuple):
+    """What one rank reads for a step, how long a step takes, and what its GPU can read."""
+
+    size: float
+    """Bytes."""
+    seconds: float
+    bandwidth: float
+    """Bytes a second."""
+    reached: Range
+    """Share of the bandwidth that decoding reaches."""
+
+    @property
+    def share(self) -> float:
+        """The share of the bandwidth that a step uses."""
+        return self.size / (self.seconds * self.bandwidth)
+
+
 def moved(case: Case) -> Condition:
     """Whether a step takes about as long as reading the weights and the live cache once at a speed that GPUs reach."""
-    share = bandwidth_share(case)
-    if isinstance(share, str):
-        return Condition(text="what a step moves", holds=None, missing=share)
-    assert case.plan is not None
-    assert case.plan.reached is not None
-    assert case.plan.bandwidth is not None
-    reached, seconds, rate = case.plan.reached, token_seconds(case) or 0.0, case.plan.bandwidth
-    size = share * seconds * rate
-    text = f"{size / 1e9:,.1f} GB in {seconds * 1000:,.1f} ms is {share:.0%} of the GPU's bandwidth"
-    line = f"weights and live cache of a step over {seconds * 1000:.3g} ms x {rate / 1e9:,.0f} GB/s (plan)"
+    step = decoding(case)
+    if isinstance(step, str):
+        return Condition(text="what a step moves", holds=None, missing=step)
+    ms, share, (least, most) = step.seconds * 1000, step.share, (step.reached.low, step.reached.high)
+    line = f"weights and live cache of a step over {ms:.3g} ms x {step.bandwidth / 1e9:,.0f} GB/s (plan)"
     missing = ""
-    holds: bool | None = share >= reached.low
+    holds: bool | None = share >= least
     if share > _TOO_FAST:
         holds, missing = None, f"{_ASK}: this one moves more than the GPU can; is it the plan of this server?"
-    elif case.plan.experts and not holds:
+    elif case.plan is not None and case.plan.experts and not holds:
         holds, missing = None, "which experts a step visits: the plan cannot tell reading from other work"
     evidence = (Evidence("bandwidth_share", share, line),)
-    text += f" (engines reach {reached.low:.0%} to {reached.high:.0%})"
+    text = f"{step.size / 1e9:,.1f} GB in {ms:,.1f} ms is {share:.0%} of the GPU's bandwidth"
+    text += f" (engines reach {least:.0%} to {most:.0%})"
     return Condition(text=text, holds=holds, evidence=evidence, missing=missing)
 
 
-def bandwidth_share(case: Case) -> float | str:
-    """The share of a rank's bandwidth that a decode step uses, or what is missing."""
+def decoding(case: Case) -> Decoding | str:
+    """What a decode step reads in its time, or what is missing."""
     plan, seconds = case.plan, token_seconds(case)
     if plan is None:
         return _ASK
@@ -48,14 +64,13 @@ def bandwidth_share(case: Case) -> float | str:
         return "the time of a step: drafts make several tokens in one"
     if seconds is None:
         return "time per output token in the window"
-    stated = case.last.values.get("kv_tokens")
-    if stated is not None and plan.tokens is not None and abs(stated - plan.tokens) > _OTHER_POOL * plan.tokens:
-        return f"the plan of this server: it states {stated:,.0f} cache tokens, --plan holds {plan.tokens:,}"
+    if same_pool(plan, case.last) is False:
+        return both_pools(plan, case.last)
     live = live_bytes(case, plan)
     if live is None:
         return "how much of the cache is live (kv_used_ratio)"
     weights = plan.weights_bytes * plan.stages  # each part of the batch passes the stage by itself
-    return (weights + live) / (seconds * plan.bandwidth)
+    return Decoding(weights + live, seconds, plan.bandwidth, plan.reached)
 
 
 def live_bytes(case: Case, plan: Planned) -> float | None:
@@ -124,15 +139,12 @@ def _smaller(plan: Planned, step: Step) -> list[Step]:
         f"{first.kv_dtype} holds {first.tokens:,} tokens where {plan.kv_dtype} holds {plan.tokens:,}"
         f" (x{(first.tokens or 0) / plan.tokens:.2f}, by the plan)"
     )
-    return [_replaced(step, expect)]
+    return [replace(step, expect=expect)]
 
 
 def _larger(plan: Planned, step: Step) -> list[Step]:
     move = next((move for move in plan.moves if "--util" in move.text and move.gain_tokens), None)
     if move is None or plan.tokens is None:
         return []
-    return [_replaced(step, f"{move.text.split(',')[0]}: {move.gain_tokens:,} tokens more than {plan.tokens:,} (plan)")]
-
-
-def _replaced(step: Step, expect: str) -> Step:
-    return Step(do=step.do, why=step.why, expect=expect, verify=step.verify)
+    expect = f"{move.text.split(',')[0]}: {move.gain_tokens:,} tokens more than {plan.tokens:,} (plan)"
+    return [replace(step, expect=expect)]

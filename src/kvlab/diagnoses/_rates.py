@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from kvlab.core.diagnosis import Case, Condition, Evidence
 from kvlab.core.scrape import Histogram
 from kvlab.diagnoses._gauges import LEAST_LOOKS, SECOND, UNSTATED, unseen
@@ -111,7 +113,7 @@ def prompts_are_few(case: Case) -> Condition:
     """Whether prompts are the smaller part of the work: less computed than generated."""
     found = prompts_lead(case)
     rates = prompts(case)
-    return found if rates is None or found.holds is None else _with(found, rates[0] < rates[1])
+    return found if rates is None or found.holds is None else replace(found, holds=rates[0] < rates[1])
 
 
 def hit_rate(case: Case) -> float | None:
@@ -222,10 +224,6 @@ def _grown(case: Case, *words: str) -> tuple[Evidence, ...]:
             before, after = (reading.values[word] for reading in (window.first, window.last))
             found.append(Evidence(word, grown, f"{word} {before:,.6g} -> {after:,.6g} in {window.seconds:,.3g} s"))
     return tuple(found)
-
-
-def _with(condition: Condition, holds: bool) -> Condition:
-    return Condition(text=condition.text, holds=holds, evidence=condition.evidence, sure=condition.sure)
 
 
 def _needs(case: Case, word: str) -> str:

@@ -31,9 +31,11 @@ Source: https://doi.org/10.1145/1498765.1498785 https://github.com/pytorch-labs/
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from kvlab.core.diagnosis import Case, Condition, Evidence, Rule, Step, Way
 from kvlab.diagnoses._gauges import unseen
-from kvlab.diagnoses._plan import bandwidth_share, live_bytes, moved
+from kvlab.diagnoses._plan import live_bytes, moved
 from kvlab.diagnoses._pressure import no_queue
 from kvlab.diagnoses._rates import mean_of, per_token, prompts_are_few
 
@@ -42,11 +44,9 @@ _FEW, _MANY = 32, 128
 16-bit weight is 2 operations for each request and 2 bytes: below 150 requests reading takes longer."""
 
 
-def _many(case: Case) -> Condition:
-    """Whether the batch alone says that reading takes longer: without a plan."""
+def _many(case: Case, needed: str) -> Condition:
+    """Whether the batch alone says that reading takes longer. `needed`: what would say more."""
     running = mean_of(case, "running")
-    asked = bandwidth_share(case)
-    needed = asked if isinstance(asked, str) else ""
     if running is None:
         return Condition(
             text="how many decode together", holds=None, missing=unseen(case, "running", "running requests")
@@ -60,10 +60,9 @@ def _many(case: Case) -> Condition:
 
 
 def _ways(case: Case) -> tuple[Way, ...]:
-    bytes_tell = moved(case)
-    told = bytes_tell if case.plan is not None and bytes_tell.holds is not None else _many(case)
-    if case.plan is not None and bytes_tell.holds is None and bytes_tell.evidence:
-        told = bytes_tell  # the plan contradicts what was measured
+    by_plan = moved(case)
+    # evidence without an answer: the plan contradicts what was measured
+    told = by_plan if by_plan.evidence else _many(case, by_plan.missing)
     return ((no_queue(case), per_token(case), prompts_are_few(case), told),)
 
 
@@ -78,13 +77,9 @@ def _tailor(case: Case, steps: tuple[Step, ...]) -> tuple[Step, ...]:
     half = f"the cache is {part:.0%} of the bytes of a step: at half the bits it is {part / 2:.0%} less to read (plan)"
     rest = f"weights are {1 - part:.0%} of the bytes of a step: at half the bits {(1 - part) / 2:.0%} less (plan)"
     smaller = [other for other in plan.alternatives if (other.tokens or 0) > (plan.tokens or 0)]
-    first = [_expecting(cache, half)] if smaller else []
-    second = [_expecting(weights, rest)]
+    first = [replace(cache, expect=half)] if smaller else []
+    second = [replace(weights, expect=rest)]
     return (*(first + second if part >= 0.5 else second + first), *others)
-
-
-def _expecting(step: Step, text: str) -> Step:
-    return Step(do=step.do, why=step.why, expect=text, verify=step.verify)
 
 
 RULE = Rule(precedence=5, ways=_ways, tailor=_tailor)

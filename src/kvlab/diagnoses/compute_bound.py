@@ -27,6 +27,8 @@ Source: https://doi.org/10.1145/1498765.1498785 https://docs.vllm.ai/en/latest/c
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from kvlab.core.diagnosis import Case, Rule, Step, Way
 from kvlab.diagnoses._plan import past_the_turn, prefills
 from kvlab.diagnoses._pressure import no_pressure
@@ -45,7 +47,7 @@ def _tailor(case: Case, steps: tuple[Step, ...]) -> tuple[Step, ...]:
         return (replicas, weights, chunk)
     low, high = (end * plan.replicas for end in (plan.prefill.low, plan.prefill.high))
     text = f"{rates[0]:,.0f} prompt tokens a second of {low:,.0f} to {high:,.0f} that the plan expects of the GPUs"
-    return (Step(do=replicas.do, why=text, expect=replicas.expect, verify=replicas.verify), weights, chunk)
+    return (replace(replicas, why=text), weights, chunk)
 
 
 RULE = Rule(precedence=6, ways=_ways, tailor=_tailor)
