@@ -6,8 +6,8 @@ from kvlab.core.cause import Case
 from kvlab.core.check import Reason
 from kvlab.core.units import GIB
 
-_PRINTED = 0.011 * GIB
-"""Two numbers that are printed with two decimals of a GiB."""
+PRINTED = 0.011 * GIB
+"""By how much two numbers with two decimals of a GiB may be off together."""
 _LARGE = 0.2
 """Share of a pool's difference from which a line that states other bytes is named for it."""
 
@@ -20,7 +20,7 @@ def explained(case: Case, code: str, change: float, text: str, *, stated: bool =
     off = case.pool_off()
     if off is None or change * off <= 0 or abs(change) < _LARGE * abs(off):
         return None
-    exact = abs(change - off) <= _PRINTED
+    exact = abs(change - off) <= PRINTED
     if not exact and not stated and abs(change) > 2 * abs(off):
         return None  # more than the difference: something else made up for it
     if exact:

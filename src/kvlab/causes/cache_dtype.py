@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kvlab.core.cause import Case, Cause, Guess
 from kvlab.core.check import Reason
-from kvlab.core.follows import pool_ratio, slack
+from kvlab.core.follows import PER_TOKEN, pool_ratio, slack
 
 _WIDE = ("bfloat16", "float16", "f16", "bf16", "auto")
 
@@ -45,7 +45,7 @@ def _test(case: Case) -> Reason | None:
         if other.kv_dtype == case.plan.kv.dtype or not other.tokens:
             continue
         if abs(tokens.seen / (other.tokens * whole) - 1) <= slack(case.plan, tokens):
-            names = tuple(row.name for row in case.open if "bytes_per_token" in case.shares.get(row.name, ()))
+            names = tuple(row.name for row in case.open if PER_TOKEN in case.shares.get(row.name, ()))
             return Reason(code="cache_dtype", text=_text(case, other.kv_dtype), certainty="exact", explains=names)
     return None
 

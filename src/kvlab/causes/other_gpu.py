@@ -6,6 +6,7 @@ nothing about the plan's estimates.
 
 from __future__ import annotations
 
+from kvlab.causes._bytes import PRINTED
 from kvlab.core.cause import Case, Cause, Guess
 from kvlab.core.check import Reason
 from kvlab.core.observation import Observation, Value
@@ -13,7 +14,6 @@ from kvlab.core.units import GIB, gib
 
 _NEAR, _PART = 0.5 * GIB, 0.01
 """How far drivers move the memory of one GPU: bytes, or a part of a large one (facts/gpus.toml)."""
-_PRINTED = 0.011 * GIB
 
 
 def _near(one: float, other: float) -> bool:
@@ -52,7 +52,7 @@ def _named(memory: float, planned: float | None) -> dict[str, Value]:
     from kvlab.facts import gpus
 
     every = gpus.table().values()
-    exact = [gpu.name for gpu in every if abs(gpu.usable_bytes - memory) <= _PRINTED]
+    exact = [gpu.name for gpu in every if abs(gpu.usable_bytes - memory) <= PRINTED]
     near = exact or [gpu.name for gpu in every if _near(memory, gpu.usable_bytes)]
     if len(near) == 1:
         return {"gpu": near[0]} if planned is None else {"gpu": near[0], "gpu_gib": None}

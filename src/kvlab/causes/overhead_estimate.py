@@ -6,16 +6,16 @@ public logs of other machines.
 
 from __future__ import annotations
 
+from kvlab.causes._bytes import PRINTED
 from kvlab.core.cause import Case, Cause
 from kvlab.core.check import Reason
 from kvlab.core.follows import parts
 from kvlab.core.plan import LedgerLine
-from kvlab.core.units import GIB, gib
+from kvlab.core.units import gib
 
 _KNOWN = ("pool", "gpu_memory", "left_free", "others", "calibration")
 _REST = 0.2
 """Share of a pool's difference that must be left unstated before the estimate is named."""
-_PRINTED = 0.011 * GIB
 
 
 def _most_less(line: LedgerLine) -> int:
@@ -29,7 +29,7 @@ def _test(case: Case) -> Reason | None:
         return None
     lines = [line for line in case.plan.ledger if line.kind == "estimated" and line.name not in (*_KNOWN, *stated)]
     rest = off - sum(stated.values())
-    if not lines or abs(rest) < _REST * abs(off) or rest > _PRINTED + sum(map(_most_less, lines)):
+    if not lines or abs(rest) < _REST * abs(off) or rest > PRINTED + sum(map(_most_less, lines)):
         return None
     names = ", ".join(line.name.replace("_", " ") for line in lines)
     text = (
