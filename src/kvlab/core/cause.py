@@ -44,7 +44,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     def pool_off(self) -> float | None:
         """Bytes by which the log's pool is larger than planned; None when it agrees, is not stated or is explained."""
-        return pool_off(self.plan, self.observation, {row.name: row for row in self.open})
+        return pool_off(self.plan, self.observation, {row.name for row in self.open})
 
 
 class Guess(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from kvlab.core.check import CheckRow
 from kvlab.core.observation import Observation
@@ -51,8 +51,11 @@ def _rows_of_pool(observation: Observation) -> tuple[str, ...]:
     return observation.pool_parts
 
 
-def pool_off(plan: Plan, observation: Observation, differing: Mapping[str, CheckRow]) -> float | None:
-    """Bytes by which the log's pool is larger than the planned one; None when it agrees, or is not stated."""
+def pool_off(plan: Plan, observation: Observation, differing: Collection[str]) -> float | None:
+    """Bytes by which the log's pool is larger than the planned one; None when it agrees, or is not stated.
+
+    `differing` holds the names of the rows that differ.
+    """
     stated = stated_pool(observation)
     if stated is None or plan.capacity is None or not any(name in differing for name in stated[1]):
         return None

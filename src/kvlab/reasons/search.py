@@ -122,7 +122,7 @@ class Search:
         return Reason(code=item.code, text=text, certainty="possible")
 
     def _counts(self, item: Differing) -> bool:
-        smaller = (pool_off(self.plan, self.observation, {row.name: row for row in self.differing}) or 0) < 0
+        smaller = (pool_off(self.plan, self.observation, self.names) or 0) < 0
         return causes.cause(item.code).unplanned and smaller and not alike(item.setting.value, None)
 
     def _rows(self, changes: Changes) -> dict[str, CheckRow]:
