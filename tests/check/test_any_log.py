@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kvlab import api, engines
 from kvlab.core.observation import Observation, Seen, Setting
 from kvlab.core.plan import Plan
-from kvlab.core.stated import Arguments
+from kvlab.core.stated import ABSENT, Arguments
 from kvlab.reasons import checked
 
 QWEN = Path(__file__).parents[1] / "golden" / "configs" / "Qwen__Qwen3-8B.json"
@@ -41,7 +41,7 @@ def test_no_log_stops_it(engine: str, data: st.DataObject) -> None:
         for key in data.draw(st.lists(st.sampled_from(sorted(item.names)), max_size=3, unique=True)):
             named = item.names[key]
             value = named.turn(data.draw(WORDS))
-            if value != "\x00":
+            if value != ABSENT:
                 stated.append(Setting(name=named.name, flag=key, value=value, line="..."))
     seen = []
     for row in plan.expects:

@@ -22,14 +22,6 @@ CONFIGS = Path(__file__).parents[1] / "golden" / "configs"
 QWEN = CONFIGS / "Qwen__Qwen3-8B.json"
 
 
-@pytest.fixture(autouse=True)
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The calibration file of this test."""
-    path = tmp_path / "calibration.json"
-    monkeypatch.setenv("KVLAB_CALIBRATION", str(path))
-    return path
-
-
 def planned(**options: object) -> Plan:
     return api.plan(QWEN, **{"gpu": "h100-80gb", **options})  # type: ignore[arg-type]
 
