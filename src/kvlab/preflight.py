@@ -95,7 +95,8 @@ def refuse_little_memory(plan: Plan) -> None:
         return
     import psutil
 
-    needed = sum(line.bytes for line in plan.host if line.name.startswith(("tier_", "mooncake_", "reserve")))
+    of_device = {line.name for line in plan.ledger}  # a CPU's ledger is of the same memory
+    needed = sum(line.bytes for line in plan.host if line.name not in of_device and not line.name.startswith("host_"))
     free = int(psutil.virtual_memory().available)
     if needed > free:
         raise BadInput(

@@ -8,7 +8,7 @@ from kvlab import engines
 from kvlab.core.engine import Carved, Deployment, Offloading, Tiered
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
-from kvlab.core.plan import Ask, LedgerLine, computed
+from kvlab.core.plan import Ask, LedgerLine, computed, short_host
 from kvlab.core.units import GIB, size
 
 _MOST_GIB = 1e7
@@ -69,9 +69,15 @@ def tiered(deployment: Deployment, carved: Carved, ledger: tuple[LedgerLine, ...
         option = "--offload-disk-gib" if small.kind == "disk" else "--offload-gib"
         raise BadInput(f"{option} leaves {size(small.bytes_per_rank)} a rank, less than one block takes; give more")
     lines = _host(deployment, carved, found.needs, ledger)
-    text = _too_little(lines)
-    doubts = (*found.doubts, Doubt("host-gib", text)) if text is not None else found.doubts
-    return replace(found, needs=lines, doubts=doubts)
+    short = short_host(lines)
+    if short is None:
+        return replace(found, needs=lines)
+    needed, has = map(size, short)
+    text = (
+        f"the server takes {needed} of the machine's memory, {_BESIDE}, and it has {has}: lower --offload-gib, or name"
+        " a machine with more"
+    )
+    return replace(found, needs=lines, doubts=(*found.doubts, Doubt("host-gib", text)))
 
 
 def _host(
@@ -107,15 +113,3 @@ def _taken(line: LedgerLine) -> LedgerLine:
 def _left(memory: int, whole: int, because: str) -> list[LedgerLine]:
     left = computed("host_left", memory - whole, "what that leaves for processes and for reading weights")
     return [computed("host_memory", memory, because), left]
-
-
-def _too_little(lines: tuple[LedgerLine, ...]) -> str | None:
-    by_name = {line.name: line for line in lines}
-    left = by_name.get("host_left")
-    if left is None or left.bytes > 0:
-        return None
-    needed, memory = by_name["host_needed"].bytes, by_name["host_memory"].bytes
-    return (
-        f"the server takes {size(needed)} of the machine's memory, {_BESIDE}, and it has {size(memory)}: lower"
-        " --offload-gib, or name a machine with more"
-    )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from kvlab.core.engine import Carved, Deployment
-from kvlab.core.plan import MAY_FIT, NOT_HERE, Alternative, Ask, Capacity, LedgerLine, Move, Verdict
+from kvlab.core.plan import MAY_FIT, NOT_HERE, Alternative, Ask, Capacity, LedgerLine, Move, Verdict, short_host
 from kvlab.core.units import size
 
 
@@ -38,20 +38,13 @@ def judge(deployment: Deployment, carved: Carved, alternatives: tuple[Alternativ
     if around.stranger is not None and found.code in ("fits", "fits_with_smaller_dtype"):
         text = f"{MAY_FIT}{around.stranger}: {found.text.removeprefix(MAY_FIT)}"
         found = msgspec.structs.replace(found, text=text)
-    short = _host_short(around.host)
+    short = short_host(around.host)
     if short is not None and found.code == "fits":
-        found = msgspec.structs.replace(found, text=f"{NOT_HERE}{short}: {found.text}")
+        needed, has = map(size, short)
+        why = f"its {has} of memory do not hold the {needed} that the server takes of it"
+        found = msgspec.structs.replace(found, text=f"{NOT_HERE}{why}: {found.text}")
     beside = _beside(deployment.ask)
     return msgspec.structs.replace(found, text=found.text + beside) if beside else found
-
-
-def _host_short(host: tuple[LedgerLine, ...]) -> str | None:
-    """What the machine's own memory does not hold; None where it does, and where it is not known."""
-    by_name = {line.name: line.bytes for line in host}
-    if by_name.get("host_left", 1) > 0:
-        return None
-    has, needed = size(by_name["host_memory"]), size(by_name["host_needed"])
-    return f"its {has} of memory do not hold the {needed} that the server takes of it"
 
 
 def _beside(ask: Ask) -> str:

@@ -120,6 +120,17 @@ def computed(name: str, size: int, because: str) -> LedgerLine:
     return LedgerLine(name=name, bytes=size, kind="computed", low=size, high=size, because=because)
 
 
+def short_host(host: tuple[LedgerLine, ...]) -> tuple[int, int] | None:
+    """Bytes that are needed of the machine's memory and that it has, where nothing is left (`Plan.host`).
+
+    None where something is, and where it is not known.
+    """
+    by_name = {line.name: line.bytes for line in host}
+    if by_name.get("host_left", 1) > 0:
+        return None
+    return by_name["host_needed"], by_name["host_memory"]
+
+
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
     """What the pool holds. `tokens` and `max_concurrency` are the numbers that the engine itself prints."""
 
