@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
+from kvlab.core.columns import offsets
 from kvlab.core.errors import BadInput
 from kvlab.core.trace import MOST_SHOWN, BadRow, Blocks, LeftOutRows, Trace, Unusable
 from kvlab.traces._lines import lines
@@ -130,7 +131,7 @@ def blocks_of(ids: Sequence[int] | Ids, counts: Sequence[int] | Ints, size: int,
     bound = int(flat.max()) + 1 if flat.size else 0
     return Blocks(
         ids=flat.astype(np.int32) if bound < 2**31 else flat,
-        offsets=np.concatenate([[0], np.cumsum(have)]),
+        offsets=offsets(have),
         bound=bound,
         size=size,
         last_short=np.clip(have * size - inputs, 0, size - 1),

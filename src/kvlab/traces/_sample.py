@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvlab.core.columns import offsets
 from kvlab.core.hashing import mixed
 from kvlab.core.trace import Blocks, Sample, Sampling
 
@@ -47,7 +48,7 @@ def sampled(blocks: Blocks, sampling: Sampling) -> Blocks:
         here = kept(np.arange(blocks.bound), blocks.own, sampling)[blocks.ids]
     else:
         here = kept(blocks.ids, blocks.own, sampling)
-    before = np.concatenate([[0], np.cumsum(here)])
+    before = offsets(here)
     counts = np.diff(blocks.offsets)
     last = np.zeros(len(counts), dtype=np.bool_)
     last[counts > 0] = here[blocks.offsets[1:][counts > 0] - 1]

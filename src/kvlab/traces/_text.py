@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from kvlab.core.columns import offsets, places
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
 from kvlab.core.trace import (
@@ -195,10 +196,7 @@ def _ids(parts: list[Part], counts: Ints, order: Ints) -> Ints:
     flat = np.concatenate([np.frombuffer(part.ids, dtype=np.int64) for part in parts])
     if (np.diff(order) == 1).all():
         return flat
-    starts = np.concatenate([[0], np.cumsum(counts)])[:-1]
-    have = counts[order]
-    ends = np.concatenate([[0], np.cumsum(have)])
-    picked: Ints = flat[np.repeat(starts[order] - ends[:-1], have) + np.arange(ends[-1])]
+    picked: Ints = flat[places(offsets(counts)[order], counts[order])]
     return picked
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
+from kvlab.core.columns import offsets, places
 from kvlab.core.errors import BadInput
 from kvlab.core.trace import Blocks, Reading, Sample, Trace, TraceReader
 from kvlab.traces._rows import MOST_BLOCKS, Length, Moment, Rows, json_rows, keys
@@ -107,12 +108,10 @@ def _ordered(session: Ints, ranges: tuple[Ints, Ints, Ints], order: Ints) -> _Ra
     known, place = np.unique(owner, return_inverse=True)
     top = np.zeros(len(known), dtype=np.int64)
     np.maximum.at(top, place, high + 1)
-    base = np.concatenate([[0], np.cumsum(top)])
+    base = offsets(top)
     low, lengths = low + base[place], high - low + 1
-    first = np.concatenate([[0], np.cumsum(counts)])
-    picked = np.repeat(first[order] - np.concatenate([[0], np.cumsum(counts[order])[:-1]]), counts[order])
-    picked += np.arange(len(picked))
-    return _Ranges(low[picked], lengths[picked], np.concatenate([[0], np.cumsum(counts[order])]), int(base[-1]))
+    picked = places(offsets(counts)[order], counts[order])
+    return _Ranges(low[picked], lengths[picked], offsets(counts[order]), int(base[-1]))
 
 
 def _blocks(ranges: _Ranges, size: int, sampling: Sampling | None) -> Blocks:
@@ -120,7 +119,7 @@ def _blocks(ranges: _Ranges, size: int, sampling: Sampling | None) -> Blocks:
     import numpy as np
 
     short = np.zeros(len(ranges.ends) - 1, dtype=np.int64)
-    starts = np.concatenate([[0], np.cumsum(ranges.lengths)])
+    starts = offsets(ranges.lengths)
     if sampling is None:
         narrow = np.int32 if ranges.bound < 2**31 and starts[-1] < 2**31 else np.int64
         ids = np.repeat((ranges.low - starts[:-1]).astype(narrow), ranges.lengths)
@@ -130,10 +129,9 @@ def _blocks(ranges: _Ranges, size: int, sampling: Sampling | None) -> Blocks:
 
     known = chosen(ranges.bound, sampling)
     begin, end = (np.searchsorted(known, edge) for edge in (ranges.low, ranges.low + ranges.lengths))
-    places = np.concatenate([[0], np.cumsum(end - begin)])
-    ids = known[np.repeat(begin - places[:-1], end - begin) + np.arange(places[-1])]
+    ids = known[places(begin, end - begin)]
     sample = Sample(sampling.rate, np.diff(starts[ranges.ends]), short)
-    return Blocks(ids, places[ranges.ends], ranges.bound, size, short, own=True, sample=sample)
+    return Blocks(ids, offsets(end - begin)[ranges.ends], ranges.bound, size, short, own=True, sample=sample)
 
 
 READER = TraceReader("agent sessions as ranges of block ids", _recognises, _read)

@@ -8,6 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kvlab.core.columns import offsets, places
 from kvlab.core.errors import BadInput
 from kvlab.core.trace import COUNTED, MOST_SHOWN, Blocks, LeftOutRows, Sample, Trace
 
@@ -55,14 +56,14 @@ def _blocks(parts: Sequence[Blocks | None]) -> Blocks | None:
             " and no blocks" if len(known) < len(parts) else ""
         )
         raise BadInput(f"files with {what} are not one cache; analyse them one by one")
-    ids, offsets, bound = [], [np.zeros(1, dtype=np.int64)], 0
+    ids, counts, bound = [], [], 0
     for part in known:
         ids.append(part.ids.astype(np.int64) + (bound if part.own else 0))
-        offsets.append(part.offsets[1:] + offsets[-1][-1])
+        counts.append(np.diff(part.offsets))
         bound = bound + part.bound if part.own else max(bound, part.bound)
     return Blocks(
         ids=np.concatenate(ids),
-        offsets=np.concatenate(offsets),
+        offsets=offsets(np.concatenate(counts)),
         bound=bound,
         size=sizes[0],
         last_short=np.concatenate([part.last_short for part in known]),
@@ -87,13 +88,12 @@ def _ordered(trace: Trace, order: NDArray[np.int64]) -> Trace:
     blocks = trace.blocks
     if blocks is not None:
         counts = np.diff(blocks.offsets)[order]
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        picked = np.repeat(blocks.offsets[:-1][order] - offsets[:-1], counts) + np.arange(offsets[-1])
+        picked = places(blocks.offsets[order], counts)
         sample = blocks.sample
         if sample is not None:
             sample = sample._replace(counts=sample.counts[order], last_short=sample.last_short[order])
         blocks = blocks._replace(
-            ids=blocks.ids[picked], offsets=offsets, last_short=blocks.last_short[order], sample=sample
+            ids=blocks.ids[picked], offsets=offsets(counts), last_short=blocks.last_short[order], sample=sample
         )
     return trace._replace(
         inputs=trace.inputs[order],

@@ -6,6 +6,7 @@ from collections import OrderedDict
 
 import numpy as np
 
+from kvlab.core.columns import offsets
 from kvlab.core.trace import Blocks
 from kvlab.core.traffic import Replicas, Routing
 from kvlab.workload.policies import leading, requests_of
@@ -54,7 +55,7 @@ def _round_robin(blocks: Blocks, count: int, capacity: int) -> tuple[int, float]
     for turn in range(count):
         chosen = np.arange(len(counts)) % count == turn
         ids = blocks.ids[np.repeat(chosen, counts)]
-        part = blocks._replace(ids=ids, offsets=np.concatenate([[0], np.cumsum(counts[chosen])]))
+        part = blocks._replace(ids=ids, offsets=offsets(counts[chosen]))
         hits += lru_hits(part, capacity) if len(ids) else 0
         loads.append(len(ids))
     return hits, _busiest(loads)
