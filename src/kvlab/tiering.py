@@ -89,13 +89,10 @@ def _host(
     if not needs:
         return ()
     if cpu is not None:
-        held = [_taken(line) for line in ledger if line.bytes < 0]
+        # Below zero, the pool says what is missing; nobody takes what is left free.
+        held = [_taken(line) for line in ledger if line.bytes < 0 and line.name not in ("pool", "left_free")]
         pool = carved.capacity.pool_bytes if carved.capacity is not None else 0
-        needs = (
-            *(line for line in held if line.name != "left_free"),
-            computed("pool", pool, "the cache itself"),
-            *needs,
-        )
+        needs = (*held, computed("pool", pool, "the cache itself"), *needs)
     whole = sum(line.bytes for line in needs)
     lines = [*needs, computed("host_needed", whole, f"the lines above, {_BESIDE}")]
     if has is not None:

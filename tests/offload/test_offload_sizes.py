@@ -180,6 +180,14 @@ def test_the_machine_must_have_what_the_tier_takes() -> None:
     assert {line.name: line.bytes for line in hicache.host}["reserve"] == 10 * GIB
 
 
+def test_what_a_pool_lacks_is_not_taken_of_the_machine() -> None:
+    plan = planned("Qwen__Qwen3-8B", gpu="cpu", weights_gib=10_000, offload="lmcache", offload_gib=64, context=4096)
+    lines = [(line.name, line.bytes) for line in plan.host]
+    assert [size for name, size in lines if name == "pool"] == [0]
+    # 10,000 GiB of weights and 64 of the tier; the engine's own processes take less than 100
+    assert 10_064 * GIB <= dict(lines)["host_needed"] < 10_164 * GIB
+
+
 @given(st.floats(1e-3, 1e6), st.integers(1, 4096))
 def test_a_size_survives_being_written_as_a_flag(gibibytes: float, ranks: int) -> None:
     share = gibibytes / ranks
