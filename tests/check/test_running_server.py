@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from kvlab import api
 from kvlab.core.check import Check
+from kvlab.core.observation import Setting
 from kvlab.core.plan import Plan
+from kvlab.reasons.differing import Differing, told
 from kvlab.reporting import terminal
 from page_server import serving
 
@@ -77,6 +80,12 @@ def test_another_release_is_that_of_the_server() -> None:
     found = checked("0.32.0_cpu_fresh.prom", planned(engine_version="0.17.0"))
     (reason,) = [reason for reason in found.causes if reason.code == "engine_version"]
     assert reason.text.startswith("the server's version is 0.32.0, the plan's 0.17.0")
+
+
+@pytest.mark.parametrize(("line", "who"), [("/props n_ctx=8192", "server"), ("llama_context: n_ctx = 8192", "log")])
+def test_a_page_that_is_read_beside_a_log_is_the_servers(line: str, who: str) -> None:
+    setting = Setting(name="context", flag="n_ctx", value=8192, line=line)
+    assert told(Differing(setting, 4096, "context"), "log").startswith(f"the {who}'s n_ctx is 8192")
 
 
 def test_a_running_server_is_told_from_a_log() -> None:

@@ -92,13 +92,15 @@ def _shown(value: Value) -> str:
 
 
 def speaker(observation: Observation) -> str:
-    """What states the settings, in a word."""
+    """What states the settings, in a word: a log's, unless the pages of a server stand alone."""
     return "server" if observation.server else "log"
 
 
 def told(item: Differing, who: str) -> str:
-    """The two values side by side, `who` states the one, and what to plan with."""
+    """The two values side by side, and what to plan with. `who` is the observation's speaker."""
     name, value, planned = item.setting.name, item.setting.value, item.planned
+    if item.setting.line.startswith("/"):  # of a page, which may be read beside a log
+        who = "server"
     asked = option(name, value)
     change = f"plan {asked}" if asked.startswith("without") else f"plan with {asked}"
     if planned in (None, False) and value is not None:
