@@ -80,6 +80,11 @@ def last_part(text: str) -> Value:
     return name or ABSENT
 
 
+def setting_of(seen: Seen, name: str, flag: str, value: Value) -> Setting:
+    """The setting `name` with the value that follows from what was seen, on that line."""
+    return Setting(name=name, flag=flag, value=value, line=seen.line, line_number=seen.line_number)
+
+
 class Arguments(msgspec.Struct, frozen=True, kw_only=True):
     """A line that lists arguments in Python's notation, from where `pattern` ends."""
 

@@ -8,14 +8,13 @@ import msgspec
 
 from kvlab.core.observation import Observation, Said, Seen, Setting, Value
 from kvlab.core.plan import Ask, Plan
+from kvlab.core.stated import setting_of
 
 TOLD = (
     # "llama_kv_cache_iswa: using full-size SWA cache (ref: ...)"
     Said("swa_full", "word", re.compile(r"using (full-size) SWA cache")),
     # "common_params_fit_impl: context size reduced from 131072 to 59136 -> need 9062 MiB less memory in total"
     Said("fitted_context", "tokens", re.compile(r"context size reduced from \d+ to (\d+)")),
-    # "llama_params_fit_impl: filling dense layers back-to-front", "set to use 20 layers and 1234 MiB" name no flag
-    Said("gpu_layers", "layers", re.compile(r"load_tensors: offloaded (\d+)/\d+ layers to GPU")),
 )
 _TYPES = ("kv_full", "kv_window", "kv_indexer", "kv_pool4", "kv_pool128")
 
@@ -40,7 +39,7 @@ def _setting(name: str, flag: str, seen: Seen | None, value: Value = None) -> Se
     if seen is None:
         return None
     stated = value if value is not None else seen.value if isinstance(seen.value, str) else int(seen.value)
-    return Setting(name=name, flag=flag, value=stated, line=seen.line, line_number=seen.line_number)
+    return setting_of(seen, name, flag, stated)
 
 
 def normal(plan: Plan) -> Ask:

@@ -17,6 +17,7 @@ from kvlab.core.stated import (
     count,
     flag_number,
     last_part,
+    setting_of,
     share,
     truth,
     word,
@@ -114,9 +115,7 @@ def _derived(observation: Observation) -> tuple[Setting, ...]:
     seen = observation.get("max_concurrency_context")
     if seen is None or isinstance(seen.value, str):
         return _tier(observation)
-    flag, number = "--max-model-len", seen.line_number
-    context = Setting(name="context", flag=flag, value=int(seen.value), line=seen.line, line_number=number)
-    return (context, *_tier(observation))
+    return (setting_of(seen, "context", "--max-model-len", int(seen.value)), *_tier(observation))
 
 
 def _tier(observation: Observation) -> tuple[Setting, ...]:
