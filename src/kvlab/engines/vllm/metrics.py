@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from kvlab.core.exposition import samples
 from kvlab.core.metric_map import MetricMap
 from kvlab.core.series import Series
 from kvlab.core.units import GIB
@@ -20,6 +19,11 @@ _SIMPLE = "vllm:simple_kv_offload_"
 _OLD_TIME = ("vllm:kv_offload_total_time_total",)
 _PINNED, _CHUNKS, _GIVEN_GIB, _BESIDE = "_simple_pinned", "_simple_blocks", "_offloading_gib", "_lmcache_hits_total"
 _BEYOND = "external_hits_tokens_total"
+# gpu_prefix_cache_* (to 0.9.1) counted blocks at first and tokens later; their HELP text says which.
+_OLD_PREFIX = {
+    "prefix_queries_tokens_total": ("_old_queries_total", "vllm:gpu_prefix_cache_queries_total"),
+    "prefix_hits_tokens_total": ("_old_hits_total", "vllm:gpu_prefix_cache_hits_total"),
+}
 _SERIES = (
     Series("running", ("vllm:num_requests_running",)),
     Series("waiting", ("vllm:num_requests_waiting",)),
@@ -39,6 +43,7 @@ _SERIES = (
     Series("generation_tokens_total", ("vllm:generation_tokens_total",)),
     Series("prefix_queries_tokens_total", ("vllm:prefix_cache_queries_total",)),
     Series("prefix_hits_tokens_total", ("vllm:prefix_cache_hits_total",)),
+    *(Series(count, (name,)) for count, name in _OLD_PREFIX.values()),
     Series("external_queries_tokens_total", ("vllm:external_prefix_cache_queries_total",)),
     Series(_BEYOND, ("vllm:external_prefix_cache_hits_total",)),
     # each rank of LMCache counts the tokens that all of them load a part of
@@ -80,26 +85,19 @@ _HISTOGRAMS = {
     "request_generation_tokens": ("vllm:request_generation_tokens",),
     "iteration_tokens": ("vllm:iteration_tokens_total",),
 }
-# gpu_prefix_cache_* (to 0.9.1) counted blocks at first and tokens later; their HELP text says which.
-_OLD_PREFIX = {
-    "prefix_queries_tokens_total": "vllm:gpu_prefix_cache_queries_total",
-    "prefix_hits_tokens_total": "vllm:gpu_prefix_cache_hits_total",
-}
 
 
 def _more(pages: Mapping[str, str], values: Mapping[str, float]) -> dict[str, float]:
     """Adds the prefix counters of older releases, the blocks that the ratio is a share of, and what a tier holds."""
-    page, found = pages.get("/metrics", ""), _tiers(pages.get("/metrics", ""), values)
+    page = pages.get("/metrics", "")
+    found = _tiers(page, values)
     # V0 had no block that is always empty
     if found.pop(_V1_RATIO, None) is not None and values.get("num_gpu_blocks", 0) > 1:
         found["kv_usable_blocks"] = values["num_gpu_blocks"] - 1
-    for word, name in _OLD_PREFIX.items():
-        if word in values or name not in page:
-            continue
-        told = [sample.value for sample in samples(page) if sample.name == name]
-        unit = _unit(page, name, values.get("block_size"))
-        if told and unit:
-            found[word] = unit * sum(told)
+    for word, (count, name) in _OLD_PREFIX.items():
+        told = found.pop(count, None)
+        if told is not None and (unit := _unit(page, name, values.get("block_size"))):
+            found.setdefault(word, unit * told)
     return found
 
 
@@ -160,7 +158,7 @@ METRICS = MetricMap(
         "kv_cache_max_concurrency": "0.28+",
     },
     told={
-        **{word: f"{name} (to 0.9.1), in the unit that its HELP states" for word, name in _OLD_PREFIX.items()},
+        **{word: f"{name} (to 0.9.1), in the unit that its HELP states" for word, (_, name) in _OLD_PREFIX.items()},
         "kv_usable_blocks": "num_gpu_blocks less the one that is always empty",
         "host_tier_used_ratio": f"`{_SIMPLE}used_blocks` over label `capacity_blocks` of `{_SIMPLE}info` (0.31+)",
         "offload_size_bytes": "`vllm:cache_config_info`, label `kv_offloading_size` (GiB)",
