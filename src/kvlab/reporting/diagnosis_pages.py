@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvlab.core.diagnosis import NOT_ENOUGH, DiagnosisList, DiagnosisPage
+from kvlab.reporting.page_parts import numbered, sentence, sources
 
 _HEAD = f"""# What `kvlab diagnose` can say
 
@@ -21,16 +22,11 @@ def document(value: DiagnosisList) -> str:
 
 def _section(page: DiagnosisPage) -> str:
     conditions = "\n".join(f"- {text}" for text in page.conditions)
-    steps = "\n".join(
-        f"{at}. **{_sentence(step.do)}.** {_sentence(step.why)}. Expect: {step.expect}. Verify: {step.verify}."
-        for at, step in enumerate(page.do, 1)
+    steps = numbered(
+        f"**{sentence(step.do)}.** {sentence(step.why)}. Expect: {step.expect}. Verify: {step.verify}."
+        for step in page.do
     )
-    seen = ", ".join(f"<{address}>" for address in page.source)
     return (
-        f"## {page.code}\n\n**{page.title}.** {_sentence(page.cause)}\n\nConditions:\n\n{conditions}\n\n"
-        f"Do:\n\n{steps}\n\nSource: {seen}\n"
+        f"## {page.code}\n\n**{page.title}.** {sentence(page.cause)}\n\nConditions:\n\n{conditions}\n\n"
+        f"Do:\n\n{steps}\n\n{sources(page.source)}"
     )
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]

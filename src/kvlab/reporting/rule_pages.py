@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kvlab.core.rule import Page
+from kvlab.reporting.page_parts import numbered, sentence, sources
 
 _HEAD = """# What `kvlab explain` knows
 
@@ -26,9 +27,7 @@ def _whose(page: Page) -> str:
 
 
 def _section(page: Page) -> str:
-    steps = "\n".join(f"{at}. {text}" for at, text in enumerate(page.do, 1))
-    seen = ", ".join(f"<{address}>" for address in page.source)
     return (
-        f"## {page.code}\n\n**{page.title}.** {page.cause}\n\nSymptom: {page.symptom}\n\n"
-        f"Do, the cheapest first:\n\n{steps}\n\nSource: {seen}\n"
+        f"## {page.code}\n\n**{page.title}.** {sentence(page.cause)}\n\nSymptom: {page.symptom}\n\n"
+        f"Do, the cheapest first:\n\n{numbered(page.do)}\n\n{sources(page.source)}"
     )

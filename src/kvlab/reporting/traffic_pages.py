@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvlab import breakers, traces
 from kvlab.core.rule import Page
+from kvlab.reporting.page_parts import numbered, sentence, sources
 from kvlab.workload import moves
 
 _HEAD = """# What `kvlab traffic` reads and says
@@ -54,9 +55,7 @@ def document() -> str:
 
 
 def _section(page: Page) -> str:
-    steps = "\n".join(f"{at}. {text}" for at, text in enumerate(page.do, 1))
-    seen = ", ".join(f"<{address}>" for address in page.source)
     return (
-        f"### {page.code}\n\n**{page.title}.** {page.cause[:1].upper()}{page.cause[1:]}\n\n"
-        f"Symptom: {page.symptom}\n\nDo:\n\n{steps}\n\nSource: {seen}\n"
+        f"### {page.code}\n\n**{page.title}.** {sentence(page.cause)}\n\n"
+        f"Symptom: {page.symptom}\n\nDo:\n\n{numbered(page.do)}\n\n{sources(page.source)}"
     )
