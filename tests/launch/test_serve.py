@@ -320,10 +320,10 @@ def test_a_status_of_a_busy_server_fits_80_columns() -> None:
 
 
 def test_an_idle_server_is_told_of_once_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    from kvlab.cli.commands import serve
+    from kvlab.cli import progress
 
     idle = {"running": 0.0, "waiting": 0.0}
-    with serve._status(None) as tell:
+    with progress.status(None) as tell:
         for at in range(0, 300, 2):
             tell(Look(float(at), idle), None)
         tell(Look(301.0, idle | {"running": 1.0}), None)

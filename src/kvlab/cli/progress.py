@@ -6,13 +6,20 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvlab.cli.stderr import say
 from kvlab.load.spec import Progress
 from kvlab.settings import OnStep, Step
 
+if TYPE_CHECKING:
+    from kvlab.core.plan import Plan
+    from kvlab.serving import Look
+
 _ROOM_FOR_BARS = 70
 """Columns from which a bar and the time fit beside the words."""
+_LINE_EVERY = 30.0
+"""Seconds between two lines of status where standard error is no terminal."""
 
 
 @contextmanager
@@ -75,6 +82,49 @@ def counted(text: str) -> Iterator[Callable[[int, int], None]]:
     """A display for a plain count."""
     with steps() as show:
         yield lambda done, total: show(Step(0, 1, text, done, total))
+
+
+@contextmanager
+def starting(plan: Plan, log: Path) -> Iterator[Callable[[str], None]]:
+    """The engine's last line while it loads, on a terminal; elsewhere that it loads."""
+    from kvlab import engines
+
+    title = engines.engine(plan.engine.name).title
+    if not sys.stderr.isatty():
+        say(f"starting {title}; its log: {log}")
+        yield lambda line: None
+        return
+    from rich.markup import escape
+
+    from kvlab.core.masking import masked
+    from kvlab.reporting.terminal import screen
+    from kvlab.reporting.words import plain
+
+    with screen(stderr=True).status(f"starting {title}") as display:
+        yield lambda line: display.update(f"starting {title}: {escape(plain(masked(line.strip()))[:100])}")
+
+
+@contextmanager
+def status(pool: float | None) -> Iterator[Callable[[Look, Look | None], None]]:
+    """How a server is doing, of whose cache `pool` tokens are known; without a terminal a line when that changes."""
+    from kvlab import serving
+
+    if not sys.stderr.isatty():
+        last, said = -_LINE_EVERY, ""
+
+        def line(now: Look, before: Look | None) -> None:
+            nonlocal last, said
+            text = serving.status(now, before, pool)
+            if now.at - last >= _LINE_EVERY and text != said:  # an idle server says it once
+                last, said = now.at, text
+                say(text)
+
+        yield line
+        return
+    from kvlab.reporting.terminal import screen
+
+    with screen(stderr=True).status("") as display:
+        yield lambda now, before: display.update(serving.status(now, before, pool))
 
 
 @contextmanager

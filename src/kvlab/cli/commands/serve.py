@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +20,7 @@ if TYPE_CHECKING:
     from kvlab.core.plan import Ask, Plan
     from kvlab.following import Following
     from kvlab.launch import Server
-    from kvlab.serving import Look, Serving
-
-_LINE_EVERY = 30.0
-"""Seconds between two lines of status where standard error is no terminal."""
+    from kvlab.serving import Serving
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -116,6 +111,7 @@ def _print(options: argparse.Namespace, plan: Plan) -> Answer:
 
 
 def _serve(options: argparse.Namespace, plan: Plan) -> Answer:
+    from kvlab.cli import progress
     from kvlab.detect import local_gpus
     from kvlab.preflight import refuse_dirty, refuse_little_memory, refuse_short, seen_by
     from kvlab.serving import make_room, started
@@ -128,7 +124,7 @@ def _serve(options: argparse.Namespace, plan: Plan) -> Answer:
     log = Path(f"kvlab-{plan.engine.name}.log" if options.log is None else place(options.log, "log"))
     make_room(plan, log, options.port)
     with ExitStack() as stack:
-        with _starting(plan, log) as tell:
+        with progress.starting(plan, log) as tell:
             serving, server = stack.enter_context(started(plan, log, port=options.port, on_line=tell))
         answer = _answer(serving)
         if options.strict and not serving.check.agrees:
@@ -169,58 +165,16 @@ def _stay(
     options: argparse.Namespace, answer: Answer, serving: Serving, server: Server | None, log: Following | None = None
 ) -> Answer:
     """Says what was found, then a line of status until the server or the person ends it."""
-    from kvlab.cli import deliver
+    from kvlab.cli import deliver, progress
     from kvlab.serving import pool_tokens, watch
 
     deliver(answer, as_json=options.json, output=options.output)
-    with _status(pool_tokens(serving)) as tell:
+    with progress.status(pool_tokens(serving)) as tell:
         try:
             watch(serving, server, tell, address=options.attach, log=log)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("" if server is not None else f"{serving.url} goes on") from None
     return answer
-
-
-@contextmanager
-def _starting(plan: Plan, log: Path) -> Iterator[Callable[[str], None]]:
-    """The engine's last line while it loads, on a terminal; elsewhere that it loads."""
-    from kvlab import engines
-
-    title = engines.engine(plan.engine.name).title
-    if not sys.stderr.isatty():
-        say(f"starting {title}; its log: {log}")
-        yield lambda line: None
-        return
-    from rich.markup import escape
-
-    from kvlab.core.masking import masked
-    from kvlab.reporting.terminal import screen
-    from kvlab.reporting.words import plain
-
-    with screen(stderr=True).status(f"starting {title}") as display:
-        yield lambda line: display.update(f"starting {title}: {escape(plain(masked(line.strip()))[:100])}")
-
-
-@contextmanager
-def _status(pool: float | None) -> Iterator[Callable[[Look, Look | None], None]]:
-    from kvlab.serving import status
-
-    if not sys.stderr.isatty():
-        last, said = -_LINE_EVERY, ""
-
-        def line(now: Look, before: Look | None) -> None:
-            nonlocal last, said
-            text = status(now, before, pool)
-            if now.at - last >= _LINE_EVERY and text != said:  # an idle server says it once
-                last, said = now.at, text
-                say(text)
-
-        yield line
-        return
-    from kvlab.reporting.terminal import screen
-
-    with screen(stderr=True).status("") as display:
-        yield lambda now, before: display.update(status(now, before, pool))
 
 
 COMMAND = Command("plan, start, check the log, and stay with a line of status until Ctrl-C", _arguments, _run)
