@@ -7,6 +7,7 @@ takes addresses only. Each peer is installed from PyPI into an environment of it
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import subprocess
@@ -42,8 +43,9 @@ class Load(NamedTuple):
 
 def loads() -> list[Load]:
     """The series, in the order of the table."""
-    saved = ROOT / "tests" / "golden" / "diagnose"
-    real = [(saved / f"vllm_0.32_pool_full_{at}.prom").read_text() for at in ("00", "17")]
+    saved = ROOT / "tests" / "golden" / "metrics"
+    packed = [(saved / f"vllm_0.32_2_capacity_t{at}.prom.gz").read_bytes() for at in ("00", "17")]
+    real = [gzip.decompress(page).decode() for page in packed]
     return [
         Load("pool 99 %, 42 run, 19 wait, 0.6 preemptions/s", vllm_pages.capacity(), 30, "capacity_bound"),
         Load("real vLLM: 12 run, then 8 and 3 wait, counter at 0", (real[0], real[1]), 204, "capacity_bound"),

@@ -19,8 +19,8 @@ from vllm_pages import bandwidth
 from kvlab.cli import main
 from page_server import serving
 
-SAVED = Path(__file__).parents[1] / "golden" / "diagnose"
-SERIES = str(SAVED / "vllm_log_scale2000.csv")
+GOLDEN = Path(__file__).parents[1] / "golden"
+SERIES = str(GOLDEN / "diagnose" / "vllm_log_scale2000.csv")
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +112,7 @@ def test_no_color_is_no_colour_on_a_terminal() -> None:
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
     env.pop("NO_COLOR", None)
     with serving(IDLE) as url:
-        for last in ([url, "--seconds", "0.5"], [str(SAVED / "vllm_0.32_pool_full.csv"), "--seconds", "1"]):
+        for last in ([url, "--seconds", "0.5"], [str(GOLDEN / "metrics" / "vllm_0.32_capacity.csv"), "--seconds", "1"]):
             plain, coloured = (colours([*words, *last], {**env, **more}) for more in ({"NO_COLOR": "1"}, {}))
             assert plain == []
             assert coloured

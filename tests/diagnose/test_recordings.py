@@ -18,6 +18,7 @@ from kvlab.core.diagnosis import Scrape
 from kvlab.core.errors import BadInput, KvlabError
 
 SAVED = Path(__file__).parents[1] / "golden" / "diagnose"
+RECORDED = SAVED.parent / "metrics"
 
 
 def test_a_csv_is_read_row_by_row() -> None:
@@ -32,7 +33,7 @@ def test_a_csv_is_read_row_by_row() -> None:
 
 
 def test_rows_without_a_time_need_the_seconds_between_them() -> None:
-    path = str(SAVED / "vllm_0.32_pool_full.csv")
+    path = str(RECORDED / "vllm_0.32_capacity.csv")
     assert recordings.read(path, None, 12.0)[-1].seconds == 12 * 21
     with pytest.raises(BadInput, match="--seconds"):
         recordings.read(path)
@@ -58,9 +59,9 @@ def test_only_a_line_feed_ends_a_line_of_a_saved_series(end: str, tmp_path: Path
     assert [look.reading.values["running"] for look in recordings.read(str(path))] == [3, 3]
 
 
-@pytest.mark.parametrize("name", ["vllm_log_scale300.csv", "vllm_0.32_pool_full.csv"])
-def test_a_csv_that_was_cut_in_its_last_row_is_refused(name: str, tmp_path: Path) -> None:
-    text = (SAVED / name).read_text()
+@pytest.mark.parametrize("file", [SAVED / "vllm_log_scale300.csv", RECORDED / "vllm_0.32_capacity.csv"])
+def test_a_csv_that_was_cut_in_its_last_row_is_refused(file: Path, tmp_path: Path) -> None:
+    text = file.read_text()
     path = tmp_path / "cut.csv"
     start = text.rstrip("\n").rindex("\n") + 1
     for cut in range(start + 1, len(text)):
@@ -129,8 +130,8 @@ def test_a_scrape_packed_with_gzip_is_read(tmp_path: Path) -> None:
 
 
 def test_two_pages_in_one_file_are_not_one_server_twice_as_busy(tmp_path: Path) -> None:
-    vllm = (SAVED / "vllm_0.32_pool_full_17.prom").read_text()
-    llama = (SAVED / "llama_server_12_clients_4_slots.prom").read_text()
+    vllm = gzip.decompress((RECORDED / "vllm_0.32_2_capacity_t17.prom.gz").read_bytes()).decode()
+    llama = (RECORDED / "llama_server_01_under_load_12clients_4slots.prom").read_text()
     for name, text, says in (
         ("twice", vllm + vllm, "states .*vllm:.* twice"),
         ("two engines", vllm + llama, "series of llamacpp and vllm"),
@@ -141,7 +142,7 @@ def test_two_pages_in_one_file_are_not_one_server_twice_as_busy(tmp_path: Path) 
             recordings.read(str(path))
 
 
-@pytest.mark.parametrize("name", ["vllm_0.32_pool_full_17.prom", "vllm_log_scale300.csv"])
-def test_another_engine_than_the_files_is_refused(name: str) -> None:
+@pytest.mark.parametrize("file", [RECORDED / "vllm_0.32_2_capacity_t17.prom.gz", SAVED / "vllm_log_scale300.csv"])
+def test_another_engine_than_the_files_is_refused(file: Path) -> None:
     with pytest.raises(BadInput, match="vllm's, not sglang's"):
-        recordings.read(str(SAVED / name), "sglang")
+        recordings.read(str(file), "sglang")

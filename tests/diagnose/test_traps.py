@@ -15,6 +15,7 @@ from kvlab.diagnosing import from_files, judge
 from kvlab.recordings._pages import of_text
 
 SAVED = Path(__file__).parents[1] / "golden" / "diagnose"
+RECORDED = SAVED.parent / "metrics"
 
 
 def of(*readings: Reading, seconds: float = 10) -> Diagnosis:
@@ -129,7 +130,7 @@ def test_7_llama_server_has_no_use_of_the_cache_and_its_slots_are_the_limit() ->
     found = of(told, told, told)
     assert found.verdict == "scheduler_limit_bound"
     assert any("-np" in step.do for step in found.interventions)
-    page = (SAVED / "llama_server_12_clients_4_slots.prom").read_text()
+    page = (RECORDED / "llama_server_01_under_load_12clients_4slots.prom").read_text()
     assert of_pages(page).verdict == "not_enough_evidence"  # /metrics alone does not state the slots
 
 
@@ -160,29 +161,29 @@ def test_10_a_simulator_with_vllms_names_is_judged_by_them() -> None:
 @pytest.mark.parametrize("last", [12, 15, 17])
 def test_11_the_preemption_counter_lags(last: int) -> None:
     """It stood at 0 for a minute while 12 running became 8 and 3 waited: use and queue tell before it does."""
-    looks = from_files((str(SAVED / "vllm_0.32_pool_full.csv"),), None, 12.0)[: last + 1]
+    looks = from_files((str(RECORDED / "vllm_0.32_capacity.csv"),), None, 12.0)[: last + 1]
     assert looks[-1].reading.values["preemptions_total"] == 0
     found = judge(Case(looks=looks[max(0, last - 5) :]))
     assert found.verdict == "capacity_bound"
 
 
 def test_11_two_scrapes_of_that_run_are_enough() -> None:
-    files = tuple(str(SAVED / f"vllm_0.32_pool_full_{at}.prom") for at in ("00", "17"))
+    files = tuple(str(RECORDED / f"vllm_0.32_2_capacity_t{at}.prom.gz") for at in ("00", "17"))
     found = judge(Case(looks=from_files(files, None, 204.0)))
     assert found.verdict == "capacity_bound"
     assert any("8 run where 12 did" in text for text in found.because)
 
 
 def test_11_nothing_is_said_before_the_pool_is_full() -> None:
-    looks = from_files((str(SAVED / "vllm_0.32_pool_full.csv"),), None, 12.0)[:9]
+    looks = from_files((str(RECORDED / "vllm_0.32_capacity.csv"),), None, 12.0)[:9]
     found = judge(Case(looks=looks))
     assert holds(found, "capacity_bound") == "no"
 
 
 def test_12_use_is_of_one_block_less_than_the_pool_states() -> None:
     """The null block: 12 requests of 4 blocks are 48 % of 100, and the page states 101, as a plan does."""
-    text = (SAVED / "vllm_0.32_pool_full_00.prom").read_text()
-    told = of_text(text, None)
+    (look,) = from_files((str(RECORDED / "vllm_0.32_2_capacity_t00.prom.gz"),), None, None)
+    told = look.reading
     assert told.values["kv_used_ratio"] == 0.48
     assert told.values["kv_tokens"] == 3232
     assert told.values["num_gpu_blocks"] == 101
