@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from kvlab.core.breaker import Breakers
+from kvlab.core.trace import Counted
 from kvlab.core.traffic import CurvePoint, Lengths, PolicyPoint, Replicas, Reuse, Tiers, Traffic, UnderLoad
 from kvlab.core.units import seconds
 from kvlab.reporting import words
@@ -15,26 +16,33 @@ _SCHEMES = (
     "waste: what is reserved and not used, over all decode steps; max: the longest request for each; pow2: the prompt"
     " and the next power of two of the answer; oracle: the length it will have; pages: whole pages as it grows"
 )
+_COUNTED: dict[Counted, str] = {
+    "log": "read",
+    "tokenizer": "counted by the tokenizer",
+    "estimate": "estimated, 4 bytes of text a token",
+}
 _ROWS = 12
 """Points of the curve that are shown; all of them are in the JSON."""
 
 
 def traffic(value: Traffic) -> RenderableType:
     """What a trace says, in the order in which it is acted upon."""
+    how = "estimated" if value.counted == "estimate" else "computed"
     parts: list[RenderableType] = [
         _headline(value),
         note(_about(value)),
-        heading("Tokens a request"),
+        heading(f"Tokens a request ({_COUNTED[value.counted]})"),
         _lengths(value),
     ]
     if value.reuse is not None:
-        parts += [heading("Prefix reuse"), *_reuse(value.reuse)]
+        reused = how if value.reuse.sampled is None else "estimated"
+        parts += [heading(f"Prefix reuse ({reused})"), *_reuse(value.reuse)]
     if value.breakers is not None:
-        parts += [heading("What breaks the prefix"), *_breakers(value.breakers)]
+        parts += [heading(f"What breaks the prefix ({how})"), *_breakers(value.breakers)]
     if value.load is not None:
         parts += [heading("Under load (simulated)"), *_load(value.load)]
     if value.paging:
-        parts += [heading("Memory reserved and not used"), _paging(value)]
+        parts += [heading(f"Memory reserved and not used ({how})"), _paging(value)]
     parts += [heading("Moves"), bullets(f"{move.do}: {move.gain} ({move.because})" for move in value.moves)]
     if value.doubts:
         parts += [heading("Doubts"), bullets(f"{doubt.key}: {words.plain(doubt.text)}" for doubt in value.doubts)]
