@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from contextlib import suppress
 
 import msgspec
 
@@ -113,11 +112,8 @@ def _looks(sources: tuple[str, ...], asked: Asked, on_count: Callable[[int, int]
     if asked.save is not None:
         if os.path.isfile(asked.save):
             store.put_aside(asked.save, "--save")
-        if not os.path.lexists(asked.save):
-            # for its owner alone: a page may say more of the server than its metrics
-            with suppress(OSError):  # the writing below says what is wrong
-                os.close(os.open(asked.save, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        store.write_atomic(asked.save, b"".join(msgspec.json.encode(scrape) + b"\n" for scrape in scrapes))
+        text = b"".join(msgspec.json.encode(scrape) + b"\n" for scrape in scrapes)
+        store.write_atomic(asked.save, text, private=True)  # a page may say more of the server than its metrics
     return looks(scrapes)
 
 

@@ -34,17 +34,18 @@ def encode(document: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
-def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
+def write_atomic(path: str | os.PathLike[str], content: bytes, *, private: bool = False) -> None:
     """Writes beside `path`, then renames: a reader, or a crash, never sees half a file.
 
-    A link stays a link: the file that it points to is replaced. A device or a pipe is written to as it is. Raises
-    BadInput, naming `path`, when it cannot be written.
+    A link stays a link: the file that it points to is replaced. A device or a pipe is written to as it is. A
+    `private` file is its owner's alone; others have the permissions of the file that they replace, or of a new one.
+    Raises BadInput, naming `path`, when it cannot be written.
     """
     name = os.fspath(path)
     if not name:
         raise BadInput("the output file has no name; give one, as in -o plan.json")
     try:
-        _write(os.path.realpath(name) if os.path.islink(name) else name, content)
+        _write(os.path.realpath(name) if os.path.islink(name) else name, content, private)
     except OSError as error:
         raise BadInput(
             f"cannot write {name}: {error.strerror or error}; check the folder, its permissions and disk room"
@@ -113,7 +114,7 @@ def put_aside(path: str | os.PathLike[str], option: str) -> None:
         ) from None
 
 
-def _write(target: str, content: bytes) -> None:
+def _write(target: str, content: bytes, private: bool) -> None:
     import tempfile
 
     if os.path.exists(target) and not os.path.isfile(target):
@@ -126,7 +127,7 @@ def _write(target: str, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, _mode(target))
+        os.chmod(temporary, 0o600 if private else _mode(target))
         os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)

@@ -109,5 +109,5 @@ def _common(one: array[int], other: array[int]) -> int:
 def _write(path: Path, made: list[Logged]) -> None:
     from kvlab.store import write_atomic
 
-    write_atomic(path, "".join(f"{line}\n" for line in lines(made)).encode("utf-8", "surrogatepass"))
-    path.chmod(0o600)  # it holds what people wrote
+    text = "".join(f"{line}\n" for line in lines(made)).encode("utf-8", "surrogatepass")
+    write_atomic(path, text, private=True)  # it holds what people wrote
