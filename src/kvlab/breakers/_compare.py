@@ -26,23 +26,30 @@ def same(one: str, at: int, other: str, there: int) -> int:
     return low
 
 
-def known_by(pattern: re.Pattern[str]) -> Skip:
-    """Skips a value that the pattern finds at the same place of both texts: its group "value", or all of it."""
-    group = "value" if "value" in pattern.groupindex else 0
+def known_by(*patterns: re.Pattern[str]) -> Skip:
+    """Skips a value that a pattern finds at the same place of both texts: its group "value", or all of it.
+
+    Of several patterns the first one that finds a value tells where it ends.
+    """
 
     def skip(one: str, at: int, other: str, there: int) -> tuple[int, int] | None:
-        mine = _spans(pattern, group, one, at)
-        if not mine:
-            return None
-        theirs = {there - begin: end for begin, end in _spans(pattern, group, other, there)}
-        ends = [(end, theirs[at - begin]) for begin, end in mine if at - begin in theirs]
-        return max(ends) if ends else None
+        tried = (_ends(pattern, one, at, other, there) for pattern in patterns)
+        return next((ends for ends in tried if ends is not None), None)
 
     return skip
 
 
-def _spans(pattern: re.Pattern[str], group: str | int, text: str, at: int) -> list[tuple[int, int]]:
+def _ends(pattern: re.Pattern[str], one: str, at: int, other: str, there: int) -> tuple[int, int] | None:
+    mine = _spans(pattern, one, at)
+    if not mine:
+        return None
+    theirs = {there - begin: end for begin, end in _spans(pattern, other, there)}
+    return max(((end, theirs[at - begin]) for begin, end in mine if at - begin in theirs), default=None)
+
+
+def _spans(pattern: re.Pattern[str], text: str, at: int) -> list[tuple[int, int]]:
     """Values around the place: from where to where."""
+    group = "value" if "value" in pattern.groupindex else 0
     window = text[max(0, at - _BEFORE) : at + _AFTER]
     shift = max(0, at - _BEFORE)
     spans = [found.span(group) for found in pattern.finditer(window)]

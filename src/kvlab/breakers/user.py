@@ -33,16 +33,10 @@ _CUED = re.compile(
     rf"\bon\sbehalf\sof\s)(?P<value>{_NAME})"
 )
 _MAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]*\w|(?<!\w)@\w+")
-_SKIPS = tuple(known_by(pattern) for pattern in (_MAIL, _PATTERN, _CUED))
-
-
-def _skip(one: str, at: int, other: str, there: int) -> tuple[int, int] | None:
-    return next((ends for ends in (skip(one, at, other, there) for skip in _SKIPS) if ends), None)
-
 
 CAUSE = Cause(
     title="a user's name or number in the prompt",
     fix="move the line about the user to the end of the last message",
     rank=40,
-    skip=_skip,
+    skip=known_by(_MAIL, _PATTERN, _CUED),
 )
