@@ -19,6 +19,9 @@ CONVERSATION, SYNTHETIC = (GOLDEN / f"mooncake_{name}_trace.jsonl.gz" for name i
 
 # trace, blocks -> FIFO, LFU, Belady
 POINTS = [
+    (SYNTHETIC, 500, (4_969, 1_663, 24_251)),
+    (SYNTHETIC, 5_000, (32_381, 24_049, 64_135)),
+    (SYNTHETIC, 30_000, (72_411, 76_290, 77_953)),
     (CONVERSATION, 1_000, (12_509, 13_871, 54_994)),
     (CONVERSATION, 5_859, (36_003, 27_870, 101_880)),
     (CONVERSATION, 50_000, (96_228, 99_189, 105_710)),
@@ -30,7 +33,9 @@ POINTS = [
 CHAINS = [
     (CONVERSATION, (1_000, 9_000), [12_831, 48_083]),
     (CONVERSATION, (5_000, 25_000), [31_840, 62_127]),
+    (CONVERSATION, (5_859, 44_141), [39_076, 63_214]),
     (SYNTHETIC, (1_000, 9_000), [10_050, 41_564]),
+    (SYNTHETIC, (5_000, 25_000), [34_018, 42_059]),
     (SYNTHETIC, (5_859, 44_141), [37_703, 40_250]),
 ]
 # file, longest request -> waste of Max, Pow2, Oracle and pages of 16, 32, 64, 128, 256, 512 tokens

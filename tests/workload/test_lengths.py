@@ -38,17 +38,6 @@ def test_percentiles_of_azures_conversations(azure: Trace) -> None:
     assert (total.p50, total.p99, round(total.p999), total.max) == (1412, 4259, 6301, 14089)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("conversation", (12035, 6909, 27367, 39550, 85400, 121301, 126195)),
-        ("synthetic", (15325, 11587, 38611, 48905, 66456, 191373, 191378)),
-    ],
-)
-def test_percentiles_of_mooncake(name: str, expected: tuple[int, ...]) -> None:
-    assert rounded(lengths(Column(traces.read(GOLDEN / f"mooncake_{name}_trace.jsonl.gz").inputs))) == expected
-
-
 def test_the_limit_at_p99_cuts_155_of_azures_conversations(azure: Trace) -> None:
     assert azure.outputs is not None
     found = limit(Column(azure.inputs + azure.outputs), 99)
