@@ -17,8 +17,8 @@ _V1_RATIO = "_v1_ratio"
 _CACHED = ("vllm:prompt_tokens_cached_by_source_total",)
 _SIMPLE = "vllm:simple_kv_offload_"
 _OLD_TIME = ("vllm:kv_offload_total_time_total",)
-_PINNED, _CHUNKS, _GIVEN_GIB, _BESIDE = "_simple_pinned", "_simple_blocks", "_offloading_gib", "_lmcache_hits_total"
-_BEYOND = "external_hits_tokens_total"
+_PINNED, _CHUNKS, _GIVEN_GIB, _LMCACHE = "_simple_pinned", "_simple_blocks", "_offloading_gib", "_lmcache_hits_total"
+_EXTERNAL = "external_hits_tokens_total"
 # gpu_prefix_cache_* (to 0.9.1) counted blocks at first and tokens later; their HELP text says which.
 _OLD_PREFIX = {
     "prefix_queries_tokens_total": ("_old_queries_total", "vllm:gpu_prefix_cache_queries_total"),
@@ -45,9 +45,9 @@ _SERIES = (
     Series("prefix_hits_tokens_total", ("vllm:prefix_cache_hits_total",)),
     *(Series(count, (name,)) for count, name in _OLD_PREFIX.values()),
     Series("external_queries_tokens_total", ("vllm:external_prefix_cache_queries_total",)),
-    Series(_BEYOND, ("vllm:external_prefix_cache_hits_total",)),
+    Series(_EXTERNAL, ("vllm:external_prefix_cache_hits_total",)),
     # each rank of LMCache counts the tokens that all of them load a part of
-    Series(_BESIDE, ("lmcache:num_hit_tokens_total",), across="largest"),
+    Series(_LMCACHE, ("lmcache:num_hit_tokens_total",), across="largest"),
     Series("host_hits_tokens_total", _CACHED, only={"source": "host"}),
     Series("storage_hits_tokens_total", _CACHED, only={"source": "disk"}),
     Series("peer_hits_tokens_total", _CACHED, only={"source": "p2p"}),
@@ -103,15 +103,15 @@ def _more(pages: Mapping[str, str], values: Mapping[str, float]) -> dict[str, fl
 
 def _tiers(page: str, values: Mapping[str, float]) -> dict[str, float]:
     """The values with what several series, or another program's, say of a tier."""
-    found = {word: value for word, value in values.items() if word not in (_PINNED, _CHUNKS, _GIVEN_GIB, _BESIDE)}
-    pinned, blocks, gib, hits = (values.get(word) for word in (_PINNED, _CHUNKS, _GIVEN_GIB, _BESIDE))
+    found = {word: value for word, value in values.items() if word not in (_PINNED, _CHUNKS, _GIVEN_GIB, _LMCACHE)}
+    pinned, blocks, gib, hits = (values.get(word) for word in (_PINNED, _CHUNKS, _GIVEN_GIB, _LMCACHE))
     if pinned is not None and blocks:
         found.setdefault("host_tier_used_ratio", pinned / blocks)
     if gib is not None:
         found["offload_size_bytes"] = gib * GIB
     # which ranks are of which engine is not told, so several engines' hits cannot be added up
     if hits is not None and len(set(re.findall(r'\bengine="(\w+)"', page))) < 2:
-        found.setdefault(_BEYOND, hits)
+        found.setdefault(_EXTERNAL, hits)
     return found
 
 
@@ -162,6 +162,6 @@ METRICS = MetricMap(
         "kv_usable_blocks": "num_gpu_blocks less the one that is always empty",
         "host_tier_used_ratio": f"`{_SIMPLE}used_blocks` over label `capacity_blocks` of `{_SIMPLE}info` (0.31+)",
         "offload_size_bytes": "`vllm:cache_config_info`, label `kv_offloading_size` (GiB)",
-        _BEYOND: "`lmcache:num_hit_tokens_total`, the largest of the ranks, where vLLM has no counter and one engine",
+        _EXTERNAL: "`lmcache:num_hit_tokens_total`, the largest of the ranks, where vLLM has no counter and one engine",
     },
 )
