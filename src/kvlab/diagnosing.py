@@ -30,13 +30,14 @@ from kvlab.core.diagnosis import (
 )
 from kvlab.core.errors import BadInput, nearest
 from kvlab.core.plan import Plan
-from kvlab.core.scrape import STARTED_AT, Window, window
+from kvlab.core.scrape import MOST_SECONDS, STARTED_AT, Window, window
 from kvlab.core.speed import Range
 from kvlab.interventions import interventions
 
 SECONDS = 30.0
 """How long a URL is looked at unless said otherwise."""
-_MOST_SECONDS = 10 * 365 * 86_400.0
+_EXPERT_BITS = 24
+"""Bits of weights for each parameter that a token visits above which there must be others that it does not visit."""
 _NO_VERDICT = "What was seen does not decide it"
 _NOTHING_LEFT = (
     "what the time goes to: no verdict fits what was seen. The host (a busy CPU, CUDA graphs off), traffic between GPUs"
@@ -57,8 +58,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     """How long to look at a URL (30 unless said), or what lies between two scrapes (or two rows that state no time)."""
     engine: str | None = None
-    ttft_seconds: float = 2.0
-    tpot_seconds: float = 0.05
+    ttft_seconds: float = Objectives().ttft_seconds
+    tpot_seconds: float = Objectives().tpot_seconds
     traffic: str | None = None
     """A file of `kvlab traffic --json`: how much of the prompts an endless cache would have held."""
     save: str | None = None
@@ -77,7 +78,7 @@ def diagnose(
         raise BadInput(f"no engine called {asked.engine!r}; {nearest(asked.engine, engines.names())}")
     for name in ("seconds", "ttft_seconds", "tpot_seconds"):
         value = getattr(asked, name)
-        if value is not None and not 0 < value <= _MOST_SECONDS:
+        if value is not None and not 0 < value <= MOST_SECONDS:
             raise BadInput(f"{name}={value:g}: give a number of seconds above 0, and below ten years")
     possible = None if asked.traffic is None else store.read(asked.traffic, _Traffic, "result of kvlab traffic --json")
     case = Case(
@@ -193,10 +194,6 @@ def planned(plan: Plan) -> Planned:
         alternatives=plan.alternatives,
         moves=plan.verdict.moves,
     )
-
-
-_EXPERT_BITS = 24
-"""Bits of weights for each parameter that a token visits above which there must be others that it does not visit."""
 
 
 def judge(case: Case) -> Diagnosis:

@@ -16,6 +16,8 @@ from kvlab.core.units import MOST
 
 STARTED_AT = "started_at"
 """When the engine's process began, in seconds since 1970, where it says so."""
+MOST_SECONDS = 10 * 365 * 86_400.0
+"""Longer than a server runs: ten years."""
 _FULL = 1.001
 """A ratio of 1, rounded."""
 

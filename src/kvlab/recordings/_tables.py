@@ -11,13 +11,11 @@ import msgspec
 
 from kvlab.core.diagnosis import Look
 from kvlab.core.errors import BadInput
-from kvlab.core.scrape import Reading, believed
+from kvlab.core.scrape import MOST_SECONDS, Reading, believed
 
 _LEAST_SECONDS = 1e-3
 _LATEST = 1e11
 """The year 5138 in seconds since 1970: milliseconds are above it."""
-MOST_SECONDS = 10 * 365 * 86_400.0
-"""Longer than a server runs."""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
