@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kvlab
-from kvlab.breakers import causes, page
 from kvlab.core.breaker import Breakers
 from kvlab.core.errors import BadInput
 
@@ -123,16 +122,6 @@ def test_no_text_of_the_log_is_reported(tmp_path: Path) -> None:
     assert found.breakers.found
     assert "swordfish" not in repr(found)
     assert "40001" not in repr(found)
-
-
-@pytest.mark.parametrize("code", causes())
-def test_every_cause_has_its_page(code: str) -> None:
-    found = page(code)
-    assert found.title
-    assert found.symptom
-    assert found.cause
-    assert found.do
-    assert all(source.startswith("https://") for source in found.source)
 
 
 TEXTS = st.lists(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import kvlab
+from kvlab import breakers
 from kvlab.core.errors import BadInput
+from kvlab.core.rule import Page
 from kvlab.core.traffic import Traffic
-from kvlab.workload.moves import known, page
+from kvlab.workload import moves
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "traces"
 SYNTHETIC = GOLDEN / "mooncake_synthetic_trace.jsonl.gz"
@@ -58,8 +61,11 @@ def test_broken_prefixes_come_before_what_they_hide(tmp_path: Path) -> None:
     assert found.moves[1].saves == pytest.approx(found.breakers.fixed_hit_rate)
 
 
-@pytest.mark.parametrize("code", known())
-def test_every_move_has_its_page(code: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "code"),
+    [(moves.page, code) for code in moves.known()] + [(breakers.page, code) for code in breakers.causes()],
+)
+def test_every_move_and_every_breaker_has_its_page(page: Callable[[str], Page], code: str) -> None:
     found = page(code)
     assert found.title
     assert found.symptom
@@ -70,7 +76,7 @@ def test_every_move_has_its_page(code: str) -> None:
 
 def test_a_page_that_is_not_there() -> None:
     with pytest.raises(BadInput, match="did you mean routing"):
-        page("rooting")
+        moves.page("rooting")
 
 
 def test_the_pages_in_the_docs_are_those_of_the_code() -> None:
