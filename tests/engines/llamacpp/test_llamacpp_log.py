@@ -132,6 +132,43 @@ def test_a_draft_model_is_added() -> None:
     assert mib(context(trunk, "llama_context: constructing llama_context", draft), "kv_full_bytes") == 16.0
 
 
+def loaded(*context: str, weights: tuple[str, ...] = ("100.00",)) -> list[str]:
+    """A load: weights on one device, then a context and what `context` states in it."""
+    stated = [f"load_tensors:   CUDA0 model buffer size =   {size} MiB" for size in weights]
+    return [
+        "load_tensors: offloaded 19/19 layers to GPU",
+        *stated,
+        "llama_context: constructing llama_context",
+        *context,
+    ]
+
+
+def test_a_server_that_wakes_up_loads_again() -> None:
+    """Nor is the same device's buffer of a second start added, whatever was lost between."""
+    computing = "sched_reserve:  CUDA_Host compute buffer size = 20.00 MiB"
+    for between in (["srv    load_model: loading model 'gemma-3-270m.gguf'"], []):
+        found = read(*loaded(computing), *between, *loaded(computing, weights=("70.00", "30.00")))
+        assert (mib(found, "weights_loaded_bytes"), mib(found, "compute_buffer_bytes")) == (100, 20)
+    drafted = read(*loaded(computing), "srv    load_model: loading draft model 'tiny.gguf'", *loaded(computing))
+    assert (mib(drafted, "weights_loaded_bytes"), mib(drafted, "compute_buffer_bytes")) == (200, 40)
+
+
+def test_buffers_that_a_context_reserves_again_are_not_added() -> None:
+    reserved = [f"sched_reserve:  CUDA_Host compute buffer size = {size} MiB" for size in ("20.00", "25.50")]
+    assert mib(read(*loaded(*reserved)), "compute_buffer_bytes") == 25.5
+
+
+@pytest.mark.parametrize("buffer", ["model", "KV", "compute"])
+def test_a_sum_of_which_a_line_is_damaged_is_not_seen(buffer: str) -> None:
+    """Another thread wrote into it."""
+    lines = (GOLDEN / "ages" / "2025-08_gpt_oss_vulkan.log").read_text().splitlines()
+    at = next(at for at, line in enumerate(lines) if f"Vulkan0 {buffer} buffer size =" in line)
+    whole, name = read(*lines), {"model": "weights_loaded", "KV": "kv_full", "compute": "compute_buffer"}[buffer]
+    assert whole.get(f"{name}_bytes") is not None
+    struck = f"{lines[at][:-6]}srv  log_server_r: done request: GET /health 127.0.0.1 200"
+    assert read(*lines[:at], struck, lines[at][-6:], *lines[at + 1 :]).get(f"{name}_bytes") is None
+
+
 def test_a_sum_counts_when_the_line_before_its_first_part_was_seen() -> None:
     weights = ("load_tensors:   CPU_Mapped model buffer size =   235.16 MiB",)
     assert read(*weights).seen == ()

@@ -11,8 +11,11 @@ from kvlab.engines._llama.lines import (
     BUFFER,
     COMPUTE,
     CREATING,
+    CUT,
+    DRAFT,
     KINDS,
     KV_SIZE,
+    LOAD,
     LOADED,
     LOADING,
     NEW_CONTEXT,
@@ -29,13 +32,15 @@ from kvlab.engines._llama.lines import (
 
 SUMS = _WEIGHTS, _COMPUTE, _CACHES = "weights_loaded_bytes", "compute_buffer_bytes", "kv_"
 """What is added up of several lines."""
+_OF_BUFFER = {"model": _WEIGHTS, "compute": _COMPUTE, "KV": _CACHES, "RS": _CACHES}
 _HOST = re.compile(r"CPU|\w+_Host$")
 
 
 class Caches:
     """Sums the caches of all contexts (trunk, draft), leaving out a pass that only measured (its buffers are 0.00).
 
-    A sum counts when the line was seen that comes before its first part, and what follows its last fits.
+    A sum counts when the line was seen that comes before its first part, and what follows its last fits. Of several
+    loads (a server that woke up, or starts whose first lines are lost), the last counts.
     """
 
     def __init__(self, *, begun: bool = False, partial: Iterable[str] = ()) -> None:
@@ -61,6 +66,12 @@ class Caches:
         self.host_follows = False
         """Compute buffers were stated, and not yet the host's, which is the last of a context."""
         self.seen: dict[str, Seen] = {}
+        self.drafts = False
+        """A line said that the weights or the context of a draft come too."""
+        self.loaded: set[str] = set()
+        """Devices that hold weights of this load."""
+        self.computing: dict[str | None, float] = {}
+        """Compute buffers of the context by device, MiB."""
 
     def add(self, number: int, line: str) -> None:
         """Reads one more line of the log."""
@@ -73,6 +84,7 @@ class Caches:
             self._add(number, line)
 
     def _add(self, number: int, line: str) -> None:
+        self._follow(line)
         if NEW_CONTEXT.search(line):
             if self.announced > 0:
                 self.partial.add(_CACHES)
@@ -80,6 +92,7 @@ class Caches:
                 self.partial.add(_COMPUTE)
             self.kind, self.cells, self.caches, self.host_follows = "full", None, set(), False
             self.loading, self.context, self.reserving, self.context_follows = False, True, False, False
+            self.computing = {}
         elif LOADING.search(line):
             self.loading = True
         elif creating := CREATING.search(line):
@@ -106,12 +119,37 @@ class Caches:
         for buffer in LOADED.finditer(line):  # two devices' records may stand in one line
             self._loaded(buffer, (number, line))
         for buffer in COMPUTE.finditer(line):
-            self._in_context(_COMPUTE)
-            self.host_follows = buffer.group(1) is not None and _HOST.match(buffer.group(1)) is None
-            self._sum(_COMPUTE, float(buffer.group(2) or buffer.group(3)), "bytes", (number, line))
+            self._reserved(buffer, (number, line))
+
+    def _follow(self, line: str) -> None:
+        """Which load and which sums a line belongs to."""
+        another_context = self.reserving and not (self.loading or self.drafts)
+        if LOAD.search(line) or (another_context and NEW_CONTEXT.search(line)):
+            self._load_again()
+        self.drafts = self.drafts or DRAFT.search(line) is not None
+        self.partial |= {_OF_BUFFER[cut.group(1)] for cut in CUT.finditer(line)}
+
+    def _load_again(self) -> None:
+        """What comes now is of another load; what was lost before it may be lost of it, as lines out of order show."""
+        self.partial = self._doubted()
+        self.seen, self.loaded, self.drafts = {}, set(), False
+        self.announced, self.context_follows, self.host_follows = 0, False, False
+
+    def _reserved(self, buffer: re.Match[str], at: tuple[int, str]) -> None:
+        """A context reserves its buffers again when its graph changes: the last reservation counts."""
+        device, size, total = buffer.groups()
+        self._in_context(_COMPUTE)
+        self.host_follows = device is not None and _HOST.match(device) is None
+        before, self.computing[device] = self.computing.get(device, 0), float(size or total)
+        self._sum(_COMPUTE, self.computing[device] - before, "bytes", at)
 
     def _loaded(self, buffer: re.Match[str], at: tuple[int, str]) -> None:
-        of_device, on_host, on_gpu = buffer.groups()
+        name, of_device, on_host, on_gpu = buffer.groups()
+        device = name or ("host" if on_host else "gpu")
+        one_of_load = self.drafts or self.context_follows  # a model of several files names a device several times
+        if device in self.loaded and not one_of_load:
+            self._load_again()
+        self.loaded.add(device)
         if not self.loading or (on_gpu and _WEIGHTS not in self.seen):  # the host's comes first
             self.partial.add(_WEIGHTS)
         self.context_follows = True
@@ -167,9 +205,13 @@ class Caches:
 
     def said(self) -> tuple[Seen, ...]:
         """Every cache and buffer, summed, without those whose lines do not fit together."""
+        doubted = tuple(self._doubted())
+        return tuple(item for item in self.seen.values() if not item.name.startswith(doubted))
+
+    def _doubted(self) -> set[str]:
+        """Sums of which lines are lost, or are still to come."""
         open_sums = ((_CACHES, self.announced > 0), (_WEIGHTS, self.context_follows), (_COMPUTE, self.host_follows))
-        partial = {*self.partial, *(name for name, more in open_sums if more)}
-        return tuple(item for item in self.seen.values() if not item.name.startswith(tuple(partial)))
+        return {*self.partial, *(name for name, more in open_sums if more)}
 
 
 def _same_cells(announced: str | None, cells: str | None) -> bool:

@@ -51,7 +51,7 @@ STATE_PART = re.compile(rf" ([RS]) \(\w+\):\s*{_X} MiB")
 # "load_tensors:   CPU_Mapped model buffer size =   235.16 MiB"; "llm_load_tensors:" in 2024, at first without "model";
 # "llm_load_tensors: mem required  =  107.55 MB" on the host and "VRAM used: 8694.21 MB" in the autumn of 2023
 LOADED = re.compile(
-    rf"load_tensors:\s+\S+(?: model)? buffer size\s*=\s*{_X} MiB|llm_load_tensors: mem required\s*=\s*{_X} Mi?B"
+    rf"load_tensors:\s+(\S+)(?: model)? buffer size\s*=\s*{_X} MiB|llm_load_tensors: mem required\s*=\s*{_X} Mi?B"
     rf"|llm_load_tensors: VRAM used: {_X} Mi?B"
 )
 _FILE = r"(?:print_info: file size|llm_load_print_meta: model size)"
@@ -63,6 +63,8 @@ COMPUTE = re.compile(
     rf"(?:sched_reserve|\binit|{_CONTEXT}):\s+(\S+) compute buffer size\s*=\s*{_X} MiB"
     rf"|compute buffer total size =\s*{_X} Mi?B"
 )
+# One of these lines into which another thread wrote: "Vulkan0 compute buffer size =   98srv  log_server_r: request ..."
+CUT = re.compile(rf"\b(model|compute|KV|RS) buffer (?:total )?size\b(?!\s*=\s*{_X} Mi?B)")
 
 # "llama_context: constructing llama_context", "llama_context: n_ctx                 = 8192" and "llama_context:
 # n_ctx_seq (2048) < n_ctx_train (131072) -- ...", all before its caches; in 2023 "llama_model_load_internal:
@@ -75,6 +77,11 @@ NEW_CONTEXT = re.compile(
 LOADING = re.compile(
     r"print_info: |llm_load_print_meta: |load_tensors: (?:loading model tensors|ggml ctx size|using |layer |offload)"
 )
+# "srv    load_model: loading model 'gemma-3-270m.gguf'" (2024 on): also when a server wakes up that was idle
+LOAD = re.compile(r"load_model: loading model '")
+# "srv    load_model: loading draft model '...'" (November 2024 on), "creating MTP draft context against the target
+# model" (2026): a second model or context of the same start
+DRAFT = re.compile(r"loading draft model|creating MTP draft context")
 
 # With the prefix "0.01.325.914 I ", inside JSON, or bare.
 SAID = (
