@@ -101,7 +101,7 @@ _PEAKS = (
     ("peak_kv_used_ratio", "share", 0.01),
 )
 # "... is preempted by PreemptionMode.RECOMPUTE mode ... total_num_cumulative_preemption=101" (V0; V1 logs none)
-_PREEMPTED = re.compile(r"\btotal_num_cumulative_preemption=(\d+)")
+_COUNTS = (Said("preemptions_total", "requests", re.compile(r"\btotal_num_cumulative_preemption=(\d+)")),)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # "Initializing a V1 LLM engine (v0.32.0) with config", "vLLM API server version 0.8.5", the banner's "version 0.32.0"
 _VERSION = re.compile(r"LLM engine \(v([\w.+]+)\)|vLLM API server version ([\w.+]+)|█\s+version ([\w.+]+)")
@@ -150,10 +150,7 @@ def _served(line: str, number: int) -> list[Seen]:
             found.append(
                 Seen(name=name, value=round(float(value) * scale, 6), unit=unit, line=text, line_number=number)
             )
-    if preempted := _PREEMPTED.search(line):
-        count = float(preempted.group(1))
-        found.append(Seen(name="preemptions_total", value=count, unit="requests", line=text, line_number=number))
-    return found
+    return found + read_line(line, number, _COUNTS)
 
 
 def _add(seen: list[Seen], item: Seen) -> None:
@@ -172,7 +169,7 @@ def _add(seen: list[Seen], item: Seen) -> None:
 
 
 LOG = LogReader(
-    said=_SAID,
+    said=_SAID + _COUNTS,
     recognises=lambda line: _OURS.search(_COLOUR.sub("", line)) is not None,
     read=_read,
     also=patterns_in(globals(), _OURS, _COLOUR),
