@@ -97,6 +97,8 @@ _BOUND, POST_CAPTURE = "VA upper bound", "Post-capture KV sizing: KV cache alloc
 # "Capture cuda graph end. Time elapsed: 7.23 s. avail mem=0.53 GB. mem usage=0.93 GB." (0.4.4 on), with the two amounts
 # the other way round later; "Capture target decode CUDA graph end. elapsed=6.13 s, mem usage=6.13 GB, avail mem=..."
 GRAPHS = re.compile(rf"\bCapture (?:[\w-]+ )*cuda graph end\..*?mem usage={_GB}", re.I)
+GRAPH_ENDS = re.compile(r"\bcuda graph end\b", re.I)
+"""Without a size to 0.4.3, and where another thread wrote into the line."""
 # "KV cache pool is full. Retract requests. #retracted_reqs: 1, #new_tokens_gained: 646, ..." ("#retracted_reqs" from
 # 0.4.9 on; "Decode out of memory happened. #retracted_reqs: 1, " before)
 RETRACTED = re.compile(r"(?:KV cache pool is full|Decode out of memory happened)\..*?#retracted_reqs: (\d+), ")

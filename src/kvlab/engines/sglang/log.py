@@ -17,6 +17,7 @@ from kvlab.engines.sglang.lines import (
     DRAFT,
     FIRST,
     GRAPH_BEGINS,
+    GRAPH_ENDS,
     GRAPHS,
     LOADED,
     LOADING,
@@ -55,6 +56,8 @@ class _Rank:
         """Something was seen that comes after the target's pools."""
         self.capturing = False
         """In a phase of graphs of which the end was not seen."""
+        self.unsized = False
+        """The end of a phase of graphs was seen without its size."""
         self.models: list[bool] = []
         """Of each model that it loaded, whether it is a draft's."""
         self.clock = ""
@@ -70,7 +73,9 @@ class _Rank:
             self.begun = True
         self.loaded += LOADING.search(line) is not None
         begins = GRAPH_BEGINS.search(line) is not None
-        self.capturing = (self.capturing or begins) and GRAPHS.search(line) is None
+        sized = GRAPHS.search(line) is not None
+        self.capturing = (self.capturing or begins) and not sized
+        self.unsized = self.unsized or (GRAPH_ENDS.search(line) is not None and not sized)
         if any(self.pools) and (begins or any(after.search(line) for after in _AFTER)):
             self.closed = True
 
@@ -121,7 +126,7 @@ class _Start:
         """Everything that this start stated."""
         found = list(self.seen.values())
         ranks = self.ranks.values()
-        if self.graphs is not None and all(rank.whole and not rank.capturing for rank in ranks):
+        if self.graphs is not None and not any(rank.capturing or rank.unsized or not rank.whole for rank in ranks):
             found.append(self.graphs)
         first = next((rank for rank in ranks if rank.pools[0]), None)
         return found if first is None else [*found, *self._pools(first)]
