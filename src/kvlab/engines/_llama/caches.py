@@ -69,7 +69,9 @@ class Caches:
         self.drafts = False
         """A line said that the weights or the context of a draft come too."""
         self.loaded: set[str] = set()
-        """Devices that hold weights of this load."""
+        """Devices that hold weights of contexts that were made."""
+        self.devices: set[str] = set()
+        """Those of the context to come."""
         self.computing: dict[str | None, float] = {}
         """Compute buffers of the context by device, MiB."""
 
@@ -92,7 +94,7 @@ class Caches:
                 self.partial.add(_COMPUTE)
             self.kind, self.cells, self.caches, self.host_follows = "full", None, set(), False
             self.loading, self.context, self.reserving, self.context_follows = False, True, False, False
-            self.computing = {}
+            self.computing, self.loaded, self.devices = {}, self.loaded | self.devices, set()
         elif LOADING.search(line):
             self.loading = True
         elif creating := CREATING.search(line):
@@ -127,12 +129,12 @@ class Caches:
         if LOAD.search(line) or (another_context and NEW_CONTEXT.search(line)):
             self._load_again()
         self.drafts = self.drafts or DRAFT.search(line) is not None
-        self.partial |= {_OF_BUFFER[cut.group(1)] for cut in CUT.finditer(line)}
+        self.partial |= {_OF_BUFFER[cut.group(1) or "model"] for cut in CUT.finditer(line)}
 
     def _load_again(self) -> None:
         """What comes now is of another load; what was lost before it may be lost of it, as lines out of order show."""
         self.partial = self._doubted()
-        self.seen, self.loaded, self.drafts = {}, set(), False
+        self.seen, self.loaded, self.devices, self.drafts = {}, set(), set(), False
         self.announced, self.context_follows, self.host_follows = 0, False, False
 
     def _reserved(self, buffer: re.Match[str], at: tuple[int, str]) -> None:
@@ -146,10 +148,12 @@ class Caches:
     def _loaded(self, buffer: re.Match[str], at: tuple[int, str]) -> None:
         name, of_device, on_host, on_gpu = buffer.groups()
         device = name or ("host" if on_host else "gpu")
-        one_of_load = self.drafts or self.context_follows  # a model of several files names a device several times
-        if device in self.loaded and not one_of_load:
+        unknown = self.context and not (self.loaded or self.devices)
+        if (unknown or device in self.loaded) and not self.drafts and device not in self.devices:
+            if self.devices:  # the load began with a device that was not seen before
+                self.partial.update(SUMS)
             self._load_again()
-        self.loaded.add(device)
+        self.devices.add(device)  # once for each file of the model
         if not self.loading or (on_gpu and _WEIGHTS not in self.seen):  # the host's comes first
             self.partial.add(_WEIGHTS)
         self.context_follows = True

@@ -64,7 +64,10 @@ COMPUTE = re.compile(
     rf"|compute buffer total size =\s*{_X} Mi?B"
 )
 # One of these lines into which another thread wrote: "Vulkan0 compute buffer size =   98srv  log_server_r: request ..."
-CUT = re.compile(rf"\b(model|compute|KV|RS) buffer (?:total )?size\b(?!\s*=\s*{_X} Mi?B)")
+CUT = re.compile(
+    rf"\b(model|compute|KV|RS) buffer (?:total )?size\b(?!\s*=\s*{_X} Mi?B)"
+    rf"|llm_load_tensors: (?:mem required\b(?!\s*=\s*{_X} Mi?B)|VRAM used\b(?!: {_X} Mi?B))"
+)
 
 # "llama_context: constructing llama_context", "llama_context: n_ctx                 = 8192" and "llama_context:
 # n_ctx_seq (2048) < n_ctx_train (131072) -- ...", all before its caches; in 2023 "llama_model_load_internal:

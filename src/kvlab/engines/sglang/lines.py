@@ -93,6 +93,7 @@ CACHE = re.compile(
     r"KV (?:Cache is allocated|Cache VA upper bound|cache allocated)\.(?: [^#,]+,)*(?: #tokens: (\d+),)?"
     rf"(?: [^#,]+,)*? (?:K size: {_GB}, V size: {_GB}|KV size: {_GB})"
 )
+POOL = re.compile(r"KV (?:Cache is|cache) allocated\.")
 _BOUND, POST_CAPTURE = "VA upper bound", "Post-capture KV sizing: KV cache allocated."
 # "Capture cuda graph end. Time elapsed: 7.23 s. avail mem=0.53 GB. mem usage=0.93 GB." (0.4.4 on), with the two amounts
 # the other way round later; "Capture target decode CUDA graph end. elapsed=6.13 s, mem usage=6.13 GB, avail mem=..."

@@ -22,6 +22,7 @@ from kvlab.engines.sglang.lines import (
     LOADED,
     LOADING,
     OURS,
+    POOL,
     POOLS_END,
     POST_CAPTURE,
     RANK,
@@ -67,6 +68,7 @@ class _Rank:
         if clock := CLOCK.search(line):
             self.whole = self.whole and clock.group(1) >= self.clock  # one process: its clock never goes back
             self.clock = max(clock.group(1), self.clock)
+        self.whole = self.whole and not (POOL.search(line) and CACHE.search(line) is None)  # it lacks its sizes
         if loaded := LOADED.search(line):
             self.models.append(DRAFT.search(loaded.group(1)) is not None)
         if LOADING.search(line) or BEGUN.search(line):
