@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from functools import cache
 
-_HINT = re.compile(r"@|://|hf_|sk-|key|token|passw|secret|authorization|bearer", re.IGNORECASE)
+_HINT = re.compile(
+    r"@|://|hf_|sk-|authorization|bearer|(?:keys?|token|passw(?:or)?d|secret)(?:\s|['\"]?\s?[=:])", re.IGNORECASE
+)
+"""What every kind of secret has. Not "tokens/s", which stands in each line of an engine's statistics."""
 _PORT = r"(?!\d{1,5}(?![^\s/?#'\",;)\]]))"
 """Not the port of an address without a user name, after which an @ belongs to the path."""
 _SCHEME = r"([a-z][a-z0-9+.-]*:/{1,3})"

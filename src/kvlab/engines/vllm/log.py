@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kvlab.core.engine import LogReader
 from kvlab.core.observation import Observation, Said, Seen, patterns_in, read_line
@@ -135,22 +135,22 @@ def _read(lines: Iterable[str]) -> Observation:
             version = next(group for group in stated.groups() if group)
         for item in read_line(plain, number, _SAID):
             _add(seen, item)
-        for item in _served(plain, number):
-            before = served.get(item.name)
-            if before is None or float(item.value) > float(before.value):
+        if serving := _SERVING.search(plain):
+            for (name, unit, scale), text in zip(_PEAKS, serving.groups(), strict=True):
+                value = round(float(text) * scale, 6)
+                # Made of the peaks alone: a log of a gigabyte holds millions of these lines.
+                if _is_peak(served, name, value):
+                    served[name] = Seen(name=name, value=value, unit=unit, line=plain.strip(), line_number=number)
+        for item in read_line(plain, number, _COUNTS):
+            if _is_peak(served, item.name, float(item.value)):
                 served[item.name] = item
     return Observation(engine="vllm", version=version, seen=(*seen, *served.values()))
 
 
-def _served(line: str, number: int) -> list[Seen]:
-    """What a line says of the requests being served; of a log the peaks are kept."""
-    found, text = [], line.strip()
-    if serving := _SERVING.search(line):
-        for (name, unit, scale), value in zip(_PEAKS, serving.groups(), strict=True):
-            found.append(
-                Seen(name=name, value=round(float(value) * scale, 6), unit=unit, line=text, line_number=number)
-            )
-    return found + read_line(line, number, _COUNTS)
+def _is_peak(served: Mapping[str, Seen], name: str, value: float) -> bool:
+    """Whether what a line says of the requests being served is more than any line before it said."""
+    before = served.get(name)
+    return before is None or value > float(before.value)
 
 
 def _add(seen: list[Seen], item: Seen) -> None:
