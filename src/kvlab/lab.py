@@ -1,4 +1,9 @@
-"""The lab folder: every step of an experiment as a file, so that an interrupted one can be taken up again."""
+"""The lab folder: every step of an experiment as a file, so that an interrupted one can be taken up again.
+
+A step counts as done when its file is there, and `store.write_atomic` lets a file appear only when it is whole and on
+the disk. So a kill, a full disk or a power cut costs the step that was at work and no other. A field that an older
+kvlab did not write has the default that stands at its definition; a file of a newer schema is refused.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +35,14 @@ class Lab:
         self.folder = folder
 
     def path(self, name: str) -> Path:
-        """Where a file of the lab lies; its folder is made."""
+        """Where a file of the lab lies; its folder is made. Raises BadInput when that cannot be."""
         path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(
+                f"cannot make {path.parent}: {error.strerror or error}; check its permissions and disk room"
+            ) from None
         return path
 
     def has(self, name: str) -> bool:
@@ -47,6 +57,8 @@ class Lab:
         """Reads a step's result. Raises BadInput when the file is damaged."""
         try:
             return store.read(self.folder / name, kind, "lab file")
+        except store.NewerFile:
+            raise
         except BadInput as problem:
             raise BadInput(f"{problem}; delete that file, and the same command does its step again") from None
 
@@ -69,9 +81,15 @@ class Lab:
                 f"cannot work in {self.folder}: {error.strerror} ({error.filename}); choose another --lab"
             ) from None
 
+    def _own(self, name: str) -> bool:
+        """Whether a file of that name may lie in a lab before its settings do."""
+        return name in (_LOCK, MODELS) or name.startswith(store.TEMPORARY)
+
     def _spec(self, kind: type[T]) -> T:
         try:
             return store.read(self.folder / SPEC, kind, "lab file")
+        except store.NewerFile:
+            raise
         except BadInput as problem:
             raise BadInput(f"{problem}; choose another --lab, or delete {self.folder}") from None
 
@@ -87,6 +105,7 @@ class Lab:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise BadInput(f"another kvlab works in {self.folder}; wait for it, or choose another --lab") from None
+            store.sweep(self.folder)
             if self.has(SPEC):
                 changed = _changed(self._spec(type(spec)), spec)
                 if changed.keys() - may_change:
@@ -97,7 +116,7 @@ class Lab:
                 if changed:
                     self.save(SPEC, spec)
             else:
-                others = [name for name in os.listdir(self.folder) if name not in (_LOCK, MODELS)]
+                others = [name for name in os.listdir(self.folder) if not self._own(name)]
                 if others:
                     raise BadInput(
                         f"{self.folder} is not empty and no lab ({others[0]} is in it); choose another --lab"

@@ -1,8 +1,14 @@
-"""Documents on disk: written whole or not at all, read only from regular files of believable size."""
+"""Documents on disk: written whole or not at all, read only from regular files of believable size.
+
+A file is synchronised to the disk before it gets its name, and its folder after that: what `write_atomic` has written
+survives a power cut, and no name ever stands for half a file. A full disk, or a kill at any moment, leaves the old file
+or the new one, and at most a temporary file that `sweep` removes.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,8 +23,16 @@ T = TypeVar("T")
 MOST_BYTES = 512 << 20
 """Largest file that is read into memory: far above a record with every request of a day."""
 
+TEMPORARY = ".kvlab-"
+"""How the names of temporary files begin; the number of the process that writes follows."""
+_SCHEMA = re.compile(rb'"schema"\s*:\s*"(kvlab/[a-z-]+)@(\d{1,6})"')
+
 _HELD_SECONDS = 5.0
 """How long another process may change a small file."""
+
+
+class NewerFile(BadInput):
+    """A document of a newer schema than this kvlab reads: nothing is wrong with it."""
 
 
 def place(path: object, what: str) -> str:
@@ -121,7 +135,8 @@ def _write(target: str, content: bytes, private: bool) -> None:
         with open(target, "wb") as file:
             file.write(content)
         return
-    handle, temporary = tempfile.mkstemp(prefix=".kvlab-", dir=os.path.dirname(target) or ".")
+    folder = os.path.dirname(target) or "."
+    handle, temporary = tempfile.mkstemp(prefix=f"{TEMPORARY}{os.getpid()}-", dir=folder)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -130,8 +145,43 @@ def _write(target: str, content: bytes, private: bool) -> None:
         os.chmod(temporary, 0o600 if private else _mode(target))
         os.replace(temporary, target)
     except BaseException:
-        os.unlink(temporary)
+        with suppress(OSError):
+            os.unlink(temporary)
         raise
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: str) -> None:
+    """Makes a rename in `folder` last. Where a folder cannot be synchronised, the file itself still is whole."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def sweep(folder: str | os.PathLike[str]) -> int:
+    """Removes temporary files in and below `folder` whose writers were killed; how many. Those being written stay."""
+    removed = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            writer = name.removeprefix(TEMPORARY).partition("-")[0] if name.startswith(TEMPORARY) else ""
+            if writer.isdecimal() and not _lives(int(writer)):
+                with suppress(OSError):
+                    os.unlink(os.path.join(place, name))
+                    removed += 1
+    return removed
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # another user's
+        pass
+    return True
 
 
 def _mode(target: str) -> int:
@@ -213,6 +263,22 @@ def read(path: str | os.PathLike[str], kind: type[T], what: str) -> T:
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if newer := _newer(content, kind):
+            raise NewerFile(f"{os.fspath(path)} was written by a newer kvlab ({newer}); upgrade kvlab") from None
         raise BadInput(f"{os.fspath(path)} is not a {what} of this version: {error}") from None
     except RecursionError:
         raise BadInput(f"{os.fspath(path)} is not a {what}: its JSON is nested too deeply") from None
+
+
+def _newer(content: bytes, kind: object) -> str | None:
+    """The document's schema and the one that is read here, when its number is the higher one; else None."""
+    reads = _SCHEMA.search(msgspec.json.encode({"schema": _schema_of(kind)}))
+    written = _SCHEMA.search(content)  # the first in the file is that of the document itself: it is its first key
+    if reads is None or written is None or written[1] != reads[1] or int(written[2]) <= int(reads[2]):
+        return None
+    return f"its schema is {written[1].decode()}@{int(written[2])}, this one reads @{int(reads[2])}"
+
+
+def _schema_of(kind: object) -> object:
+    fields = msgspec.structs.fields(kind) if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else ()
+    return next((field.default for field in fields if field.encode_name == "schema"), None)
