@@ -50,11 +50,16 @@ def reduce(values: Sequence[float], statistic: Statistic) -> float | None:
     return float(_reduce(np.asarray(values, dtype=float)[None, :], statistic)[0])
 
 
-def wilson(successes: int, n: int) -> Interval:
-    """Share of `successes` among `n` with Wilson's score interval (JASA 22, 1927). Raises ValueError for n < 1."""
+def wilson(successes: float, n: float, level: float = LEVEL) -> Interval:
+    """Share of `successes` among `n` with Wilson's score interval (JASA 22, 1927). Raises ValueError for n < 1.
+
+    Neither need be whole: `n` may be the number of independent requests that a correlated sample is worth.
+    """
     if not 0 <= successes <= n or n < 1:
         raise ValueError(f"{successes} of {n} is not a share")
-    z = 1.959963984540054  # 97.5 % quantile of the normal distribution
+    from statistics import NormalDist
+
+    z = NormalDist().inv_cdf((1 + level) / 2)
     share = successes / n
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5

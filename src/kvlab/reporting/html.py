@@ -20,19 +20,19 @@ from kvlab.reporting import charts, planned, sections, tiered, words
 
 def write_report(record: Record, folder: Path) -> Path:
     """Write report.html into `folder`, which is made when absent. The file appears whole or not at all."""
-    return _write(folder / "report.html", page(record).encode())
+    return written(folder / "report.html", page(record).encode())
 
 
 def write_charts(record: Record, folder: Path) -> list[Path]:
     """Write each chart of the report as NAME.png into `folder`."""
-    return [_write(folder / f"{drawing.name}.png", drawing.png()) for drawing in charts.drawings(record)]
+    return [written(folder / f"{drawing.name}.png", drawing.png()) for drawing in charts.drawings(record)]
 
 
 def page(record: Record) -> str:
     """The report as one HTML document. Parts that the record lacks are left out or said to be missing."""
     drawn = {drawing.name: drawing for drawing in charts.drawings(record)}
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             record=record,
@@ -44,7 +44,8 @@ def page(record: Record) -> str:
     )
 
 
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Templates whose every expression is escaped and harmless."""
     environment = Environment(
         loader=PackageLoader("kvlab.reporting"),
         autoescape=True,
@@ -62,7 +63,8 @@ def _harmless(value: Any) -> Any:
     return words.plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _write(path: Path, content: bytes) -> Path:
+def written(path: Path, content: bytes) -> Path:
+    """Writes a file whole or not at all; its folder is made. The path again."""
     path.parent.mkdir(parents=True, exist_ok=True)
     store.write_atomic(path, content)
     return path
