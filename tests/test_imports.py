@@ -42,13 +42,15 @@ ORDER = [
     {"diagnosing"},
     {"asked"},
     {"prompts", "answers", "sharing", "lab", "settings"},
+    {"exams"},
+    {"gates"},
     {"preflight", "serving"},
     {"experiment", "gate", "showcase"},
     {"reporting"},
     {"api"},
     {"cli"},
 ]
-VARIANTS = ("diagnoses", "engines", "families", "readers", "recordings", "rules")
+VARIANTS = ("diagnoses", "engines", "families", "gates", "readers", "recordings", "rules")
 FILES = sorted(SRC.rglob("*.py"))
 
 

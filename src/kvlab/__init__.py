@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         plan,
         prefix,
         quality,
+        quality_parts,
         report,
         traffic,
     )
@@ -38,6 +39,7 @@ __all__ = [
     "plan",
     "prefix",
     "quality",
+    "quality_parts",
     "report",
     "traffic",
 ]

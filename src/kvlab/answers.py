@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -37,16 +37,26 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: str | None = None
 
 
+class Sent(NamedTuple):
+    """How the prompts are sent: to which endpoint, and at which temperature."""
+
+    chat: bool = False
+    temperature: float = 0.0
+
+
+GREEDY = Sent()
+
+
 def collect_answers(
     url: str,
     prompts: Sequence[QualityPrompt],
     *,
     max_tokens: int,
     concurrency: int = 1,
-    chat: bool = False,
+    sent: Sent = GREEDY,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Answer, ...]:
-    """The server's answers at temperature 0 with a fixed seed, in the order of the prompts.
+    """The server's answers with a fixed seed, at temperature 0 unless `sent` says otherwise, in the prompts' order.
 
     `concurrency` above 1 lets requests share a batch, which changes the order of floating-point sums and so the
     noise floor. `progress` is told (done, total). A request that fails becomes an answer with its `error`.
@@ -61,9 +71,9 @@ def collect_answers(
         raise BadInput(f"max_tokens {max_tokens} must be at least 1")
     spec = LoadSpec(
         concurrency=concurrency,
-        endpoint="chat" if chat else "completions",
+        endpoint="chat" if sent.chat else "completions",
         ignore_eos=False,
-        temperature=0.0,
+        temperature=sent.temperature,
         keep_text=True,
         extra={"seed": 0},
     )
@@ -98,11 +108,13 @@ def judge_quality(
         raise BadInput("the three sets of answers belong to different prompts; collect them again with the same file")
     floor = agreement(a_first, a_second, seed=seed)
     candidate = agreement(a_first, b, seed=seed)
-    verdict, because = _verdict(a_first, a_second, b, (floor, candidate), seed)
+    change = _change(a_first, a_second, b, seed)
+    verdict, because = _verdict(a_first, _answered(a_first, a_second, b), (floor, candidate), change)
     return Quality(
         max_tokens=max_tokens,
         noise_floor=floor,
         candidate=candidate,
+        change=change,
         by_kind=_by_kind(a_first, a_second, b),
         divergences=_divergences(a_first, b),
         verdict=verdict,
@@ -149,16 +161,21 @@ def _texts(one: Sequence[Answer], two: Sequence[Answer]) -> dict[int, tuple[str,
     return {i: (a.text, b.text) for i, (a, b) in pairs if a.text is not None and b.text is not None}
 
 
+def _answered(a_first: Sequence[Answer], a_second: Sequence[Answer], b: Sequence[Answer]) -> list[int]:
+    """Positions of the prompts that were answered in all three sets."""
+    return sorted(_texts(a_first, a_second).keys() & _texts(a_first, b).keys())
+
+
+def _change(a_first: Sequence[Answer], a_second: Sequence[Answer], b: Sequence[Answer], seed: int) -> Interval | None:
+    again, other = _texts(a_first, a_second), _texts(a_first, b)
+    changes = [shared_prefix(*other[i]) - shared_prefix(*again[i]) for i in _answered(a_first, a_second, b)]
+    return bootstrap_interval(changes, "mean", seed=seed)
+
+
 def _verdict(
-    a_first: Sequence[Answer],
-    a_second: Sequence[Answer],
-    b: Sequence[Answer],
-    found: tuple[Agreement, Agreement],
-    seed: int,
+    a_first: Sequence[Answer], both: Sequence[int], found: tuple[Agreement, Agreement], change: Interval | None
 ) -> tuple[Literal["within the noise floor", "below the noise floor", "inconclusive"], str]:
     floor, candidate = found
-    again, other = _texts(a_first, a_second), _texts(a_first, b)
-    both = sorted(again.keys() & other.keys())
     if max(floor.failed, candidate.failed) > MOST_FAILED * floor.prompts:
         return "inconclusive", (
             f"{floor.failed} prompts failed in arm A's two runs and {candidate.failed} in A against B,"
@@ -171,15 +188,13 @@ def _verdict(
         return "inconclusive", (
             f"{empty} of {len(both)} answers of arm A are empty: the model ends at once on these prompts"
         )
-    changes = [shared_prefix(*other[i]) - shared_prefix(*again[i]) for i in both]
-    interval = bootstrap_interval(changes, "mean", seed=seed)
-    assert interval is not None  # FEWEST is above the bootstrap's minimum
+    assert change is not None  # FEWEST is above the bootstrap's minimum
     counts = (
         f"{share(candidate.identical.value)} of B's answers are identical to A's,"
         f" {share(floor.identical.value)} of A's own after a restart; the shared prefix changes by"
-        f" {interval.value * 100:+.1f} points (95 % interval {interval.low * 100:+.1f} to {interval.high * 100:+.1f})"
+        f" {change.value * 100:+.1f} points (95 % interval {change.low * 100:+.1f} to {change.high * 100:+.1f})"
     )
-    if interval.high < 0:
+    if change.high < 0:
         return "below the noise floor", counts
     if floor.identical.value < BLUNT:
         counts += "; A agrees with itself so seldom that a small loss cannot show: send one request at a time"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kvlab.core.comparison import Compare
     from kvlab.core.diagnosis import Diagnosis
     from kvlab.core.engine import Gpu
+    from kvlab.core.gate import PartList
     from kvlab.core.observation import Observation
     from kvlab.core.quality import Prefix, Quality
     from kvlab.core.record import Record
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from kvlab.core.traffic import Traffic
     from kvlab.load.bench import BenchResult, BenchSpec
     from kvlab.load.spec import OnProgress
-    from kvlab.options import DiagnoseOptions, PlanOptions, TrafficOptions
+    from kvlab.options import DiagnoseOptions, PlanOptions, QualityOptions, TrafficOptions
     from kvlab.settings import ArmName, OnStep, Settings
 
     OnCount = Callable[[int, int], None]
@@ -239,32 +240,26 @@ def gpus() -> tuple[Gpu, ...]:
     return (*table().values(), find("cpu"))
 
 
-def quality(
-    a: str | Plan,
-    b: str | Plan,
-    *,
-    prompts: str | PathLike[str] | None = None,
-    max_tokens: int = 64,
-    concurrency: int = 1,
-    on_step: OnStep | None = None,
-) -> Quality:
-    """Answers at temperature 0 of A, B and A again: two plans to launch, or the addresses of two running servers."""
-    from tempfile import mkdtemp
+def quality(a: str | Plan, b: str | Plan, *, on_step: OnStep | None = None, **asked: Unpack[QualityOptions]) -> Quality:
+    """The quality gate of B against A: two plans to launch, or the addresses of two running servers.
 
+    A is heard twice, before and after B: what it differs from itself is the noise floor. See `core.gate.GateAsk` for
+    `asked`. Raises KvlabError when no part can run, or an engine fails.
+    """
     from kvlab import gate
-    from kvlab.prompts import load
+    from kvlab.core.gate import GateAsk
+    from kvlab.request import stated
 
-    asked = load(None if prompts is None else Path(place(prompts, "file of prompts")))
-    tell = on_step or (lambda step: None)
-    if isinstance(a, Plan) and isinstance(b, Plan):
-        # The folder stays: when an engine fails, its log is what the error points to.
-        logs = Path(mkdtemp(prefix="kvlab-quality-"))
-        how = gate.How(max_tokens=max_tokens, concurrency=concurrency, logs=logs, on_step=tell)
-        return gate.gate_plans({"a": a, "b": b}, asked, how=how)
-    if isinstance(a, str) and isinstance(b, str):
-        how = gate.How(max_tokens=max_tokens, concurrency=concurrency, logs=Path(), on_step=tell)
-        return gate.gate_servers(a, b, asked, how=how)
-    raise BadInput("quality compares two plans or two addresses, not one of each")
+    named = {name: place(value, name) for name in ("prompts", "lab") if (value := asked.get(name)) is not None}
+    ask = stated(GateAsk, {**asked, **named}, "quality")
+    return gate.run(a, b, ask, on_step or (lambda step: None))
+
+
+def quality_parts() -> PartList:
+    """The parts of the quality gate, which engines can run them, and the rule by default."""
+    from kvlab import gates
+
+    return gates.listed()
 
 
 def report(record: str | PathLike[str], folder: str | PathLike[str] | None = None) -> Path:

@@ -1,66 +1,166 @@
-"""The quality gate alone: arm A, arm B, and arm A again after a restart, on the same prompts."""
+"""The quality gate alone: arm A, arm B, and arm A again after a restart, through the parts that were asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from tempfile import mkdtemp
+from typing import Literal, NamedTuple
 
-from kvlab.answers import Answer, collect_answers, judge_quality
-from kvlab.core.errors import BadInput, ServerRefused
+import msgspec
+
+from kvlab import gates, prompts
+from kvlab.answers import judge_quality
+from kvlab.attach import read_server
+from kvlab.core.errors import BadInput, KvlabError, ServerRefused
+from kvlab.core.gate import TAGS, GateAsk, Side, Tag, whole
 from kvlab.core.plan import Plan
-from kvlab.core.quality import Quality, QualityPrompt
+from kvlab.core.quality import Quality
+from kvlab.lab import Lab
 from kvlab.launch import DYING_SECONDS, start
 from kvlab.load.address import base_url
 from kvlab.preflight import check_installed
 from kvlab.settings import ArmName, OnStep, Step
 
-SEED = 0
-
 
 class How(NamedTuple):
-    """Tokens per answer, requests in flight, where the engines' logs go, and who is told of progress."""
+    """What was asked, where evidence and the engines' logs go, and who is told of progress."""
 
-    max_tokens: int
-    concurrency: int
-    logs: Path
+    ask: GateAsk
+    lab: Lab
     on_step: OnStep
 
 
-def gate_plans(plans: dict[ArmName, Plan], prompts: tuple[QualityPrompt, ...], *, how: How) -> Quality:
-    """Starts A, B and A again, one after another, and judges B's answers against A's noise floor.
+class Protocol(msgspec.Struct, frozen=True, kw_only=True):
+    """What a lab of the gate was made with: the same folder takes up only the same."""
 
-    Raises EngineFailed when an engine is not installed, does not start or dies, and BadInput when both plans are the
-    same. Whatever was started is stopped.
+    schema: Literal["kvlab/gate-lab@1"] = "kvlab/gate-lab@1"
+    a: str
+    b: str
+    ask: GateAsk
+
+
+def run(a: str | Plan, b: str | Plan, ask: GateAsk, on_step: OnStep) -> Quality:
+    """The gate on two plans, which are launched, or on two addresses of servers that run.
+
+    Raises BadInput for one of each, for arms that are the same, and for parts of which none can run; EngineFailed when
+    an engine is not installed, does not start or dies. Whatever was started is stopped.
     """
-    if plans["a"].ask == plans["b"].ask:
+    # A temporary folder stays: when an engine fails, its log is what the error points to.
+    folder = Path(mkdtemp(prefix="kvlab-quality-") if ask.lab is None else ask.lab)
+    how = How(ask=msgspec.structs.replace(ask, lab=None), lab=Lab(folder), on_step=on_step)
+    if isinstance(a, Plan) and isinstance(b, Plan):
+        return _gate_plans({"a": a, "b": b}, how)
+    if isinstance(a, str) and isinstance(b, str):
+        return _gate_servers(a, b, how)
+    raise BadInput("quality compares two plans or two addresses, not one of each")
+
+
+def _gate_plans(plans: dict[ArmName, Plan], how: How) -> Quality:
+    """Starts A, B and A again, one after another."""
+    if _label(plans["a"]) == _label(plans["b"]) and not how.ask.b_temperature:
         raise BadInput("both arms are the same configuration; say what B changes (--b kv-dtype=q8_0)")
     check_installed(plans.values())
+    names = _names(how.ask, plans["a"].engine.name)
+    contexts = [plan.kv.context for plan in plans.values() if plan.kv.context is not None]
 
-    def answers(number: int, arm: ArmName) -> tuple[Answer, ...]:
-        step = Step(number, 3, f"answers of arm {arm.upper()}")
-        with start(plans[arm], how.logs / f"engine-{number + 1}-{arm}.log") as server:
+    def visit(number: int, tag: Tag) -> None:
+        if all(how.lab.has(gates.file_of(name, tag)) for name in names):
+            return
+        plan = plans["b" if tag == "b" else "a"]
+        how.on_step(Step(number, len(TAGS), f"{_ARMS[tag]}: starting the engine"))
+        with start(plan, how.lab.path(f"engine-{number + 1}-{tag}.log")) as server:
+            side = _side(how, tag, server.url, (plan.engine.name, min(contexts, default=None)))
             try:
-                return _answers(server.url, prompts, step, how)
+                gates.collect(names, tag, side, how.lab, _tell(how, number, _ARMS[tag]))
             except ServerRefused as error:
                 raise server.died(DYING_SECONDS) or error from None
 
-    first, candidate, second = answers(0, "a"), answers(1, "b"), answers(2, "a")
-    return judge_quality(first, second, candidate, max_tokens=how.max_tokens, seed=SEED)
+    with how.lab.claimed(Protocol(a=_label(plans["a"]), b=_label(plans["b"]), ask=how.ask)):
+        for number, tag in enumerate(TAGS):
+            visit(number, tag)
+        return judged(names, how)
 
 
-def gate_servers(a: str, b: str, prompts: tuple[QualityPrompt, ...], *, how: How) -> Quality:
+def _gate_servers(a: str, b: str, how: How) -> Quality:
     """The same on two servers that run already. A answers twice without a restart, which the floor cannot see."""
-    if base_url(a) == base_url(b):
+    if base_url(a) == base_url(b) and not how.ask.b_temperature:
         raise BadInput("both arms are the same server; give the address of A and the address of B")
-    steps = [(url, Step(number, 3, f"answers of {base_url(url)}")) for number, url in enumerate((a, b, a))]
-    first, candidate, second = (_answers(url, prompts, step, how) for url, step in steps)
-    return judge_quality(first, second, candidate, max_tokens=how.max_tokens, seed=SEED)
+    engine_of = {url: _known(url) for url in dict.fromkeys((a, b))}
+    context = min((limit for _, limit in engine_of.values() if limit is not None), default=None)
+    names = _names(how.ask, engine_of[a][0])
+    with how.lab.claimed(Protocol(a=base_url(a), b=base_url(b), ask=how.ask)):
+        for number, tag in enumerate(TAGS):
+            url = b if tag == "b" else a
+            how.on_step(Step(number, len(TAGS), f"{_ARMS[tag]}: {base_url(url)}"))
+            side = _side(how, tag, url, (engine_of[url][0], context))
+            gates.collect(names, tag, side, how.lab, _tell(how, number, _ARMS[tag]))
+        return judged(names, how)
 
 
-def _answers(url: str, prompts: tuple[QualityPrompt, ...], step: Step, how: How) -> tuple[Answer, ...]:
-    how.on_step(step)
+def judged(names: Sequence[str], how: How) -> Quality:
+    """The gate's verdict from the evidence in the lab, with the agreement of the answers under their own keys."""
+    ask = how.ask
+    findings = gates.judged(names, how.lab, ask.rule)
+    gate = whole(findings, ask.rule, ask.parts)
+    answers = [gates.evidence(_AGREEMENT, tag, how.lab) if _AGREEMENT in names else None for tag in TAGS]
+    first, b, second = answers
+    if first is None or b is None or second is None:
+        found = Quality(
+            max_tokens=ask.max_tokens,
+            noise_floor=None,
+            candidate=None,
+            by_kind={},
+            divergences=(),
+            verdict="not run",
+            because="the answers were not compared",
+        )
+    else:
+        found = judge_quality(first, second, b, max_tokens=ask.max_tokens, seed=ask.rule.seed)
+    return msgspec.structs.replace(found, gate=gate, parts=findings)
 
-    def into(done: int, total: int) -> None:
-        how.on_step(Step(step.number, step.steps, step.text, done, total))
 
-    return collect_answers(url, prompts, max_tokens=how.max_tokens, concurrency=how.concurrency, progress=into)
+_AGREEMENT = "agreement"
+_ARMS: dict[Tag, str] = {"a1": "arm A", "b": "arm B", "a2": "arm A again"}
+
+
+def _names(ask: GateAsk, engine: str | None) -> tuple[str, ...]:
+    """The parts to run: those that were asked for, or all. Raises BadInput for a name that is none."""
+    lacking = gates.lacking(ask.parts, engine, ask.options)
+    if ask.parts and len(lacking) == len(set(ask.parts)):
+        raise BadInput(f"no part that was asked for can run: {'; '.join(lacking.values())}")
+    if ask.prompts is not None:
+        prompts.load(Path(ask.prompts))  # refused before anything starts
+    return tuple(dict.fromkeys(ask.parts)) or gates.names()
+
+
+def _side(how: How, tag: Tag, url: str, known: tuple[str | None, int | None]) -> Side:
+    return Side(
+        url=url,
+        engine=known[0],
+        context=known[1],
+        temperature=how.ask.b_temperature if tag == "b" else 0.0,
+        options=how.ask.options,
+    )
+
+
+def _known(url: str) -> tuple[str | None, int | None]:
+    """The engine of a running server and the tokens that it allows a request, as far as it says."""
+    try:
+        seen = read_server(url)
+    except KvlabError:  # without a metrics page it still answers requests
+        return None, None
+    limit = seen.get("n_ctx_slot") or seen.get("max_model_len")
+    return seen.engine, None if limit is None or isinstance(limit.value, str) else int(limit.value)
+
+
+def _tell(how: How, number: int, arm: str) -> gates.Tell:
+    def tell(title: str, done: int, total: int) -> None:
+        how.on_step(Step(number, len(TAGS), f"{arm}: {title[:1].lower()}{title[1:]}", done, total))
+
+    return tell
+
+
+def _label(plan: Plan) -> str:
+    """A configuration in one line, to tell two apart; a request holds no secret (`request.settled`)."""
+    return f"{plan.source.name} {msgspec.json.encode(plan.ask).decode()}"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
 from typing import TypedDict
+
+from kvlab.core.gate import GateRule
 
 
 class PlanOptions(TypedDict, total=False):
@@ -51,6 +54,19 @@ class PlanOptions(TypedDict, total=False):
     limit: int
     matrix: bool
     pareto: bool
+
+
+class QualityOptions(TypedDict, total=False):
+    """The options of `kvlab quality`: see `kvlab.core.gate.GateAsk`."""
+
+    parts: tuple[str, ...]
+    prompts: str | PathLike[str] | None
+    max_tokens: int
+    concurrency: int
+    lm_eval: tuple[str, ...]
+    rule: GateRule
+    b_temperature: float
+    lab: str | PathLike[str] | None
 
 
 class TrafficOptions(TypedDict, total=False):

@@ -117,6 +117,8 @@ def test_quality_and_prefix_are_steps_too(gemma: Path, tmp_path: Path) -> None:
     quality, prefix = record.ab.quality, record.ab.prefix
     assert quality is not None
     assert prefix is not None
+    assert quality.noise_floor is not None
+    assert quality.candidate is not None
     # one request at a time on a restarted engine: the same configuration says the same
     assert quality.noise_floor.identical.value == 1.0
     assert quality.candidate.prompts == 6
@@ -132,7 +134,9 @@ def test_a_quality_gate_without_a_load(gemma: Path, tmp_path: Path) -> None:
     prompts.write_text("\n".join(f"The number after {n} is" for n in range(6)))
     options = settings(gemma)
     plans = [api.plan_ask(gemma, options.a), api.plan_ask(gemma, options.b)]
-    found = api.quality(*plans, prompts=prompts, max_tokens=4)
+    found = api.quality(*plans, prompts=prompts, max_tokens=4, parts=("agreement",))
+    assert found.noise_floor is not None
+    assert found.candidate is not None
     assert found.noise_floor.identical.value == 1.0
     assert found.candidate.failed == 0
 

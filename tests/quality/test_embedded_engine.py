@@ -56,5 +56,6 @@ def test_one_request_at_a_time_gives_the_same_answers_twice(url: str) -> None:
     assert [answer.text for answer in first] == [answer.text for answer in second]
     assert all(answer.error is None for answer in first)
     found = judge_quality(first, second, second, max_tokens=12, seed=1)
+    assert found.noise_floor is not None
     assert found.noise_floor.identical.value == 1.0
     assert found.verdict == "within the noise floor"

@@ -15,7 +15,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvlab.answers import Answer, collect_answers, judge_quality, shared_prefix
+from kvlab.answers import Answer, Sent, collect_answers, judge_quality, shared_prefix
 from kvlab.core.errors import BadInput, EngineFailed, ServerRefused
 from kvlab.core.quality import QualityPrompt
 
@@ -111,6 +111,7 @@ def test_a_lossless_arm_is_within_the_noise_floor() -> None:
     same = answers(sentences(48, 0, 0))
     found = judge_quality(same, same, same, max_tokens=64, seed=1)
     assert found.verdict == "within the noise floor"
+    assert found.candidate is not None
     assert found.candidate.identical.value == 1.0
     assert found.candidate.identical.low == pytest.approx(0.9259, abs=1e-4)  # Wilson, 48 of 48
     assert found.divergences == ()
@@ -138,6 +139,8 @@ def test_failed_answers_are_counted_and_left_out() -> None:
     a1 = answers(["yes"] * 20)
     b = answers([None, *["yes"] * 18, "no"])
     found = judge_quality(a1, a1, b, max_tokens=8, seed=1)
+    assert found.candidate is not None
+    assert found.noise_floor is not None
     assert (found.candidate.prompts, found.candidate.failed, found.noise_floor.failed) == (20, 1, 0)
     assert found.candidate.identical.value == pytest.approx(18 / 19)
     assert found.by_kind["facts"] == pytest.approx((1.0, 18 / 19))
@@ -180,7 +183,7 @@ def test_answers_come_back_in_order_with_failures_as_answers(chat: bool) -> None
             PROMPTS,
             max_tokens=7,
             concurrency=3,
-            chat=chat,
+            sent=Sent(chat=chat),
             progress=lambda done, total: seen.append((done, total)),
         )
     assert [answer.prompt_id for answer in found] == ["q0", "q1", "q2", "q3", "q4", "q5"]

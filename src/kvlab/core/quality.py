@@ -6,13 +6,8 @@ from typing import Literal
 
 import msgspec
 
-
-class Interval(msgspec.Struct, frozen=True):
-    """A value with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
+from kvlab.core.gate import Gate, PartFinding
+from kvlab.core.interval import Interval as Interval
 
 
 class QualityPrompt(msgspec.Struct, frozen=True):
@@ -49,13 +44,19 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: Literal["kvlab/quality@1"] = "kvlab/quality@1"
     max_tokens: int
-    noise_floor: Agreement
-    candidate: Agreement
+    noise_floor: Agreement | None
+    """None, like `candidate`, when the agreement part was not run."""
+    candidate: Agreement | None
+    change: Interval | None = None
+    """Shared prefix with B less that of A with itself; None when too few prompts were answered in all three sets."""
     by_kind: dict[str, tuple[float, float]]
     """Kind of prompt -> identical share in the noise floor, and of the candidate."""
     divergences: tuple[Divergence, ...]
-    verdict: Literal["within the noise floor", "below the noise floor", "inconclusive"]
+    verdict: Literal["within the noise floor", "below the noise floor", "inconclusive", "not run"]
+    """Of the answers alone; the whole gate's is in `gate`."""
     because: str
+    gate: Gate | None = None
+    parts: tuple[PartFinding, ...] = ()
 
 
 class PrefixRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,7 +91,7 @@ def glance(ab: Ab) -> list[Tile]:
             name = words.metric(row.metric, row.unit)
             behind = f"{words.bounds(row.low, row.high)}; {row.verdict}"
             tiles.append(Tile(name=name, value=words.change(row.change), behind=behind, kind="measured"))
-    if ab.quality:
+    if ab.quality and ab.quality.noise_floor and ab.quality.candidate:
         floor = f"A against itself {words.share(ab.quality.noise_floor.identical.value)}"
         value = words.share(ab.quality.candidate.identical.value)
         tiles.append(Tile(name="identical answers", value=value, behind=floor, kind="measured"))

@@ -15,12 +15,13 @@ from rich.text import Text
 from kvlab.core.check import Check, CheckRow
 from kvlab.core.comparison import Compare, ComparisonRow
 from kvlab.core.measure import PoolUse
-from kvlab.core.quality import Prefix, Quality
+from kvlab.core.quality import Prefix
 from kvlab.core.record import Ab, Arm
 from kvlab.core.units import seconds
 from kvlab.reporting import planned, words
 from kvlab.reporting.terminal_parts import bullets, facts, heading, indented, left, note, right, table, verdict_line
 from kvlab.reporting.terminal_plan import plan
+from kvlab.reporting.terminal_quality import quality
 from kvlab.reporting.vllm_keys import LATENCIES, STATISTICS
 
 _NARROWEST = 30
@@ -254,25 +255,6 @@ def _arm(arm: Arm) -> str:
         agreed = sum(row.verdict == "agrees" for row in arm.check.rows)
         checked = f"; log against plan: {agreed} of {len(arm.check.rows)} agree (read)"
     return cache + tokens + checked
-
-
-def quality(value: Quality) -> RenderableType:
-    """How far the answers of B agree with those of A, beside A against itself."""
-    body = table(left("measured"), right("prompts"), right("failed"), left("identical"), left("shared prefix"))
-    for name, item in (("A against A", value.noise_floor), ("A against B", value.candidate)):
-        body.add_row(
-            Text(name),
-            Text(f"{item.prompts:,}"),
-            Text(f"{item.failed:,}"),
-            Text(words.share_interval(item.identical)),
-            Text(words.share_interval(item.shared_prefix)),
-        )
-    kinds = table(left("kind of prompt"), right("identical, A against A"), right("identical, A against B"))
-    for kind, (floor, candidate) in value.by_kind.items():
-        kinds.add_row(Text(words.plain(kind)), Text(words.share(floor)), Text(words.share(candidate)))
-    head = verdict_line("", f"Quality {value.verdict}", words.plain(value.because))
-    tail: list[RenderableType] = [Text(), kinds] if value.by_kind else []
-    return Group(head, note(f"up to {value.max_tokens:,} tokens an answer"), body, *tail)
 
 
 def prefix(value: Prefix) -> RenderableType:

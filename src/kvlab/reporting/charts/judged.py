@@ -64,7 +64,7 @@ def _beside(row: ComparisonRow) -> str:
 def quality(record: Record) -> Drawing | None:
     """Answers of B against A, beside A against itself."""
     value = record.ab.quality if record.ab else None
-    if value is None:
+    if value is None or value.noise_floor is None or value.candidate is None:
         return None
     rows = [
         {
