@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import TypedDict
 
 from kvlab.core.gate import GateRule
+from kvlab.core.plan import Plan
 
 
 class PlanOptions(TypedDict, total=False):
@@ -63,10 +64,25 @@ class QualityOptions(TypedDict, total=False):
     prompts: str | PathLike[str] | None
     max_tokens: int
     concurrency: int
+    longest: int | None
     lm_eval: tuple[str, ...]
     rule: GateRule
     b_temperature: float
     lab: str | PathLike[str] | None
+
+
+class PrefixOptions(TypedDict, total=False):
+    """The options of `kvlab prefix` beyond its quick part: see `kvlab.sharing.Asked`."""
+
+    lengths: bool
+    churn: bool
+    block_size: bool
+    salts: bool
+    plan: str | PathLike[str] | Plan | None
+    churn_tokens: int | None
+    most_requests: int
+    most_seconds: float
+    on_part: Callable[[str, int, int], None]
 
 
 class TrafficOptions(TypedDict, total=False):

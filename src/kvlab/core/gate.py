@@ -56,19 +56,18 @@ class GateOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Longest answer of the agreement part."""
     concurrency: int = 1
     """Requests in flight: more share a batch, which adds noise."""
+    longest: int | None = None
+    """Tokens of the longest text or prompt of a part that goes through context lengths; None: the server's context, as
+    far as the part goes on its own."""
     lm_eval: tuple[str, ...] = ()
     """Tasks of lm-evaluation-harness; none: that part is not run."""
 
 
-class GateAsk(msgspec.Struct, frozen=True, kw_only=True):
+class GateAsk(GateOptions, frozen=True, kw_only=True):
     """What `kvlab quality` is asked, beside its two arms."""
 
     parts: tuple[str, ...] = ()
     """Parts by name; none: all that can run."""
-    prompts: str | None = None
-    max_tokens: int = 64
-    concurrency: int = 1
-    lm_eval: tuple[str, ...] = ()
     rule: GateRule = GateRule()
     b_temperature: float = 0.0
     """The temperature of arm B's requests: above 0 only to check that the gate sees an arm that is wrong."""

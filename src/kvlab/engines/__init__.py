@@ -23,6 +23,7 @@ from kvlab.core.errors import BadInput, nearest
 if TYPE_CHECKING:
     from kvlab.core.about import About
     from kvlab.core.metric_map import MetricMap
+    from kvlab.core.scoring import ScorePart
     from kvlab.core.scrape import Reading
     from kvlab.core.stated import StatedArgs
 
@@ -98,6 +99,13 @@ def stated_args(name: str) -> StatedArgs:
 def offloading(name: str) -> Offloading:
     """The tiers below the GPU's cache that the engine has."""
     return _part(name, "tiers", Offloading)
+
+
+def scoring(name: str) -> ScorePart:
+    """How the engine states log-probabilities of given tokens, or why it cannot."""
+    from kvlab.core.scoring import ScorePart
+
+    return _part(name, "logprobs", ScorePart)
 
 
 def token_api(name: str) -> TokenApi:

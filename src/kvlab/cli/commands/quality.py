@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kvlab.cli.asking import add_arguments, arms
-from kvlab.cli.command import Answer, Command, count, positive
+from kvlab.cli.command import Answer, Command, count, positive, tokens
 from kvlab.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     gate.add_argument("--max-tokens", type=count, default=64, help="longest answer of the agreement part (default: 64)")
     gate.add_argument(
         "--lm-eval", metavar="TASK,TASK", action="append", default=[], help="tasks of lm-evaluation-harness"
+    )
+    gate.add_argument(
+        "--longest", type=tokens("--longest"), help="longest text scored or searched, in tokens (default: the context)"
     )
     gate.add_argument("--lab", metavar="FOLDER", help="keep evidence and logs there, and go on after an interruption")
     gate.add_argument(
@@ -70,6 +73,7 @@ def _run(options: argparse.Namespace) -> Answer:
             prompts=options.prompts,
             max_tokens=options.max_tokens,
             concurrency=options.concurrency,
+            longest=options.longest,
             lm_eval=words(options.lm_eval),
             b_temperature=options.b_temperature,
             lab=options.lab,
