@@ -75,12 +75,15 @@ class Connection(asyncio.Protocol):
     def _stream(self, path: str, body: dict[str, Any], received: float, name: str | None) -> None:
         chat = path.endswith("chat/completions")
         prompt = str(body["messages"][-1]["content"] if chat else body["prompt"])
-        tokens = int(body["max_tokens"])
+        # Chat clients ask by either name.
+        tokens = int(body["max_tokens"] if "max_tokens" in body else body["max_completion_tokens"])
         sent: list[float] = []
         self._record.append({"id": name or prompt.split(maxsplit=1)[0], "received": received, "sent": sent})
         token, last = (_chunk(_event(chat, finish)) for finish in (None, "length"))
-        usage = {"choices": [], "usage": {"prompt_tokens": len(prompt.split()), "completion_tokens": tokens}}
-        last += _chunk(b"data: %s\n\n" % json.dumps(usage).encode()) + _chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"
+        if (body.get("stream_options") or {}).get("include_usage"):
+            usage = {"choices": [], "usage": {"prompt_tokens": len(prompt.split()), "completion_tokens": tokens}}
+            last += _chunk(b"data: %s\n\n" % json.dumps(usage).encode())
+        last += _chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"
         loop = asyncio.get_running_loop()
 
         def send() -> None:
