@@ -35,6 +35,10 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     status: int | None = None
     error: str | None = None
     text: str | None = None
+    cancelled: bool = False
+    """Whether the client gave the request up on purpose: neither completed nor failed, though `error` says so."""
+    retried: tuple[int, ...] = ()
+    """Statuses (429, 503) after which the request was sent again; the waits are part of ttft and e2e."""
 
 
 class MetricSample(msgspec.Struct, frozen=True):

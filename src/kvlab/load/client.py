@@ -13,18 +13,21 @@ import msgspec
 from kvlab.core.errors import BadInput
 from kvlab.core.measure import RequestRow
 from kvlab.load.address import authorization
+from kvlab.load.failures import CONNECT_SECONDS, told
 from kvlab.load.pages import without_secrets
-from kvlab.load.reply import Asked, Reply, server_message, shorten
+from kvlab.load.reply import Asked, Reply, server_message
+from kvlab.load.retry import BUSY, pause, retry_after
+from kvlab.load.spec import Tls
 from kvlab.load.sse import EventSplitter
+from kvlab.load.tls import context
 
 if TYPE_CHECKING:
-    from aiohttp import ClientConnectorError, ClientResponse, ClientSession
+    from ssl import SSLContext
 
-    from kvlab.load.body import TimedBody
+    from aiohttp import ClientResponse, ClientSession
 
 KEY_VARIABLE = "KVLAB_API_KEY"
 """Its own name: a key of another service is not sent to whatever address is named."""
-_CONNECT_SECONDS = 10.0
 # Below the 5 s after which uvicorn and llama.cpp close an idle connection: a request never meets a closing one.
 _KEEP_IDLE_SECONDS = 2.0
 _ERROR_BODY_BYTES = 4096
@@ -38,6 +41,10 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     prompt_id: str
     body: bytes
     asked: Asked = Asked()
+    continues: bool = False
+    """Whether the messages of the call before it, and the answer to it, go before its own."""
+    cancel_after: float | None = None
+    """Seconds after which the client gives it up."""
 
 
 def api_key() -> str | None:
@@ -59,11 +66,13 @@ class Connections:
     each request as a whole. A user name and password in the server's address `url` are sent in place of an API key.
     """
 
-    def __init__(self, timeout: float, url: str = "") -> None:
+    def __init__(self, timeout: float, url: str = "", tls: Tls | None = None) -> None:
         sent = authorization(url) if url else None
+        checked = context(tls or Tls())
+        self.timeout = timeout
         self.reuse = True
-        self.fresh = _session(timeout, sent, reuse=False)
-        self._kept = _session(timeout, sent, reuse=True)
+        self.fresh = _session(timeout, sent, checked, reuse=False)
+        self._kept = _session(timeout, sent, checked, reuse=True)
 
     @property
     def session(self) -> ClientSession:
@@ -78,7 +87,7 @@ class Connections:
         await self._kept.close()
 
 
-def _session(timeout: float, credentials: str | None, *, reuse: bool) -> ClientSession:
+def _session(timeout: float, credentials: str | None, tls: SSLContext | bool, *, reuse: bool) -> ClientSession:
     from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
     # Compressed streams arrive in the compressor's rhythm, not in the engine's.
@@ -87,22 +96,47 @@ def _session(timeout: float, credentials: str | None, *, reuse: bool) -> ClientS
     if credentials is not None or key is not None:
         headers["Authorization"] = credentials or f"Bearer {key}"
     return ClientSession(
-        connector=TCPConnector(limit=0, keepalive_timeout=_KEEP_IDLE_SECONDS, ttl_dns_cache=None)
+        connector=TCPConnector(limit=0, keepalive_timeout=_KEEP_IDLE_SECONDS, ttl_dns_cache=None, ssl=tls)
         if reuse
-        else TCPConnector(limit=0, force_close=True, ttl_dns_cache=None),
-        timeout=ClientTimeout(total=timeout, sock_connect=_CONNECT_SECONDS),
+        else TCPConnector(limit=0, force_close=True, ttl_dns_cache=None, ssl=tls),
+        timeout=ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS),
         headers=headers,
     )
+
+
+class _Exchange:
+    """One request with all its tries, of which the last one counts."""
+
+    __slots__ = ("begun", "body", "busy", "call", "cancelled", "error", "reply", "retry_after", "status", "text")
+
+    def __init__(self, call: Call, text: bool) -> None:
+        self.call = call
+        self.text = text
+        self.begun: float | None = None
+        self.busy: list[int] = []
+        self.cancelled = False
+        self.renew()
+
+    def renew(self) -> None:
+        """Another try."""
+        from kvlab.load.body import TimedBody
+
+        self.reply = Reply(self.text, self.call.asked)
+        self.body = TimedBody(self.call.body)
+        self.status: int | None = None
+        self.error: str | None = None
+        self.retry_after: float | None = None
 
 
 class Client:
     """Sends requests to one address and times them from `start` (a `perf_counter` reading).
 
-    `arrival` says when the data just read had arrived; `perf_counter` itself will do on a loop that cannot tell.
+    `arrival` says when the data just read had arrived; `perf_counter` itself will do on a loop that cannot tell. What
+    is answered 429 or 503 is sent up to `retries` times more.
     """
 
     def __init__(
-        self, connections: Connections, url: str, start: float, arrival: Callable[[], float], *, keep_text: bool = False
+        self, connections: Connections, url: str, start: float, arrival: Callable[[], float], *, retries: int = 0
     ) -> None:
         from yarl import URL
 
@@ -110,49 +144,61 @@ class Client:
         self._url = URL(url)
         self._start = start
         self._arrival = arrival
-        self._keep_text = keep_text
+        self._retries = retries
 
-    async def send(self, call: Call, scheduled: float | None = None) -> RequestRow:
+    async def send(self, call: Call, scheduled: float | None = None, *, keep_text: bool = False) -> RequestRow:
         """One request, due `scheduled` seconds after the start, or due when it is sent. Failures become `error`."""
-        from kvlab.load.body import TimedBody
-
-        reply = Reply(self._keep_text, call.asked)
-        body = TimedBody(call.body)
-        session = self._connections.session
-        status, error = await self._stream(session, body, reply)
-        if error is not None and error.startswith("cut") and status is None and session is not self._connections.fresh:
-            self._connections.reuse = False
-            status, error = await self._stream(self._connections.fresh, body, reply)
-        reply.settle()
-        sent = body.sent - self._start
-        due = sent if scheduled is None else scheduled
-        return self._row(call, (due, sent), (reply, status, error or reply.verdict()))
-
-    async def _stream(self, session: ClientSession, body: TimedBody, reply: Reply) -> tuple[int | None, str | None]:
-        import aiohttp
-
-        status = None
+        exchange = _Exchange(call, keep_text)
         try:
-            async with session.post(self._url, data=body, allow_redirects=False) as response:
-                status = response.status
-                if status != 200:
-                    return status, f"http {status}: {await _refusal(response)}"
-                if response.content_type in ("text/html", "application/json"):
-                    return status, f"not a stream: {response.content_type}: {await _refusal(response)}"
-                await self._read(response, reply)
-        except aiohttp.ClientConnectorError as problem:
-            return status, f"refused: {connect_problem(problem)}"
-        except aiohttp.ConnectionTimeoutError:
-            return status, f"refused: no connection within {_CONNECT_SECONDS:g} s"
+            async with asyncio.timeout(call.cancel_after):
+                await self._exchange(exchange)
         except TimeoutError:
-            return status, f"timeout: no complete answer within {session.timeout.total:g} s"
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, aiohttp.ClientOSError):
-            # A server that hangs up after [DONE] has still answered.
-            complete = reply.finished and reply.error is None
-            return status, None if complete else f"cut: the connection broke after {reply.chunks} chunks"
-        except aiohttp.ClientError as problem:
-            return status, f"bad answer: {type(problem).__name__}: {shorten(str(problem))}"
-        return status, None
+            exchange.error = f"cancelled: by the client, {call.cancel_after:g} s after sending"
+            exchange.cancelled = True
+        exchange.reply.settle()
+        return self._row(exchange, scheduled)
+
+    async def _exchange(self, exchange: _Exchange) -> None:
+        await self._try(exchange)
+        for tries in range(1, self._retries + 1):
+            if exchange.status not in BUSY:
+                return
+            exchange.begun = exchange.begun or exchange.body.sent
+            wait = pause(exchange.retry_after, tries)
+            limit = self._connections.timeout - (perf_counter() - exchange.begun)
+            if wait > limit:
+                exchange.error = f"{exchange.error} (to be sent again in {wait:g} s, which the time-out rules out)"
+                return
+            exchange.busy.append(exchange.status)
+            await asyncio.sleep(wait)
+            exchange.renew()
+            await self._try(exchange)
+
+    async def _try(self, exchange: _Exchange) -> None:
+        session = self._connections.session
+        await self._stream(session, exchange)
+        cut = exchange.error is not None and exchange.error.startswith("cut") and exchange.status is None
+        if cut and session is not self._connections.fresh:
+            self._connections.reuse = False
+            exchange.error = None
+            await self._stream(self._connections.fresh, exchange)
+
+    async def _stream(self, session: ClientSession, exchange: _Exchange) -> None:
+        try:
+            exchange.error = await self._streamed(session, exchange)
+        except Exception as problem:
+            exchange.error = told(problem, exchange.reply, session.timeout.total)
+
+    async def _streamed(self, session: ClientSession, exchange: _Exchange) -> str | None:
+        async with session.post(self._url, data=exchange.body, allow_redirects=False) as response:
+            exchange.status = response.status
+            if response.status != 200:
+                exchange.retry_after = retry_after(response.headers.get("Retry-After"))
+                return f"http {response.status}: {await _refusal(response)}"
+            if response.content_type in ("text/html", "application/json"):
+                return f"not a stream: {response.content_type}: {await _refusal(response)}"
+            await self._read(response, exchange.reply)
+        return None
 
     async def _read(self, response: ClientResponse, reply: Reply) -> None:
         arrival = self._arrival
@@ -173,19 +219,20 @@ class Client:
                     await _drain(response)
                     return
 
-    def _row(
-        self, call: Call, moments: tuple[float, float], outcome: tuple[Reply, int | None, str | None]
-    ) -> RequestRow:
-        scheduled, sent = moments
-        reply, status, error = outcome
-        start = self._start
+    def _row(self, exchange: _Exchange, due: float | None) -> RequestRow:
+        start, reply = self._start, exchange.reply
+        error = exchange.error or reply.verdict()
+        sent = exchange.body.sent - start
+        # With nothing before the sending, a wait for a busy server still counts from the first try.
+        begun = sent if exchange.begun is None else exchange.begun - start
+        scheduled = begun if due is None else due
         first = None if reply.first is None else reply.first - start
         complete = error is None and first is not None
         done = (reply.last if complete else perf_counter()) - start
         tokens = reply.chunks if reply.output_tokens is None else reply.output_tokens
         return RequestRow(
-            index=call.index,
-            prompt_id=call.prompt_id,
+            index=exchange.call.index,
+            prompt_id=exchange.call.prompt_id,
             scheduled=scheduled,
             sent=sent,
             first=first,
@@ -201,23 +248,12 @@ class Client:
             doubt=reply.doubt,
             tokens_from=None if not tokens else "chunks" if reply.output_tokens is None else "usage",
             finish_reason=reply.finish_reason,
-            status=status,
+            status=exchange.status,
             error=None if error is None else without_secrets(error, self._connections.fresh),
             text=None if reply.texts is None else "".join(reply.texts),
+            cancelled=exchange.cancelled,
+            retried=tuple(exchange.busy),
         )
-
-
-def connect_problem(problem: ClientConnectorError) -> str:
-    """Why no connection came about, in the system's words: "Connection refused"."""
-    from ssl import SSLError
-
-    number = problem.os_error.errno
-    # what a plain port answers to TLS is no greeting, or nothing at all
-    if isinstance(problem.os_error, SSLError) or not str(problem.os_error):
-        told = shorten(str(problem.os_error)) or type(problem.os_error).__name__
-        return f"no encrypted connection came about ({told}); an http:// server?"
-    # asyncio writes "Connect call failed (...)" in place of the system's text; name look-ups have negative numbers.
-    return os.strerror(number) if number is not None and number > 0 else shorten(str(problem.os_error))
 
 
 async def _drain(response: ClientResponse) -> None:

@@ -11,9 +11,9 @@ import msgspec
 
 from kvlab.core.engine import TokenApi
 from kvlab.core.errors import BadInput, ServerRefused
-from kvlab.load.client import connect_problem
 from kvlab.load.clock import first_error
 from kvlab.load.datasets import RandomTokens, SharedPrefix
+from kvlab.load.failures import connect_problem
 from kvlab.load.pages import TOKENS_BYTES
 from kvlab.load.pages import body as body_of
 from kvlab.load.reply import server_message

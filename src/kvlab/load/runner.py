@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Literal
-
-import msgspec
 
 from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.measure import PoolUse, RequestRow
 from kvlab.core.metric_map import MetricMap
 from kvlab.load import clock
-from kvlab.load.client import Call, Client, Connections
-from kvlab.load.reply import answerable, request_body
+from kvlab.load.calls import Chain, chains
+from kvlab.load.client import Connections
+from kvlab.load.clock import ArrivalSelector
+from kvlab.load.processes import Fleet, processes_for
 from kvlab.load.sampler import Sampler, pool_use
-from kvlab.load.schedule import poisson_arrivals
+from kvlab.load.schedule import due_times
+from kvlab.load.sending import Sender, Sent, quiet_collector
 from kvlab.load.server import Server, contact
 from kvlab.load.spec import LoadResult, LoadSpec, OnProgress, Progress, Prompt
+from kvlab.load.usage import client_use
 
 REFUSALS_IN_A_ROW = 5
 _WARM_UP_CONCURRENCY = 8
@@ -42,20 +41,21 @@ def run_load(
     cache answers for the engine. `metrics` names what to read beside the run.
 
     Raises BadInput for prompts that cannot be sent, ServerRefused when the server cannot be reached, answers no
-    request at all, or stops taking connections half way. Ctrl-C cancels every request and raises KeyboardInterrupt.
+    request at all, or stops taking connections half way. Ctrl-C cancels every request, ends every process that was
+    started and raises KeyboardInterrupt.
     """
     if not prompts:
         raise BadInput("there is no prompt to send")
 
-    async def main(arrival: Callable[[], float]) -> LoadResult:
-        async with Connections(spec.timeout, url) as connections:
+    async def main(selector: ArrivalSelector) -> LoadResult:
+        async with Connections(spec.timeout, url, spec.tls) as connections:
             server = await contact(connections.fresh, url, spec.model)
-            run = _Run(connections, server, spec, arrival, progress)
+            run = _Run(connections, server, spec, selector, progress)
             if warm_up:
                 await run.warm_up(warm_up)
-            return await run.measure(prompts, metrics)
+            return await run.measure(prompts, metrics, url)
 
-    return clock.run(main)
+    return clock.run_watched(main)
 
 
 class _Run:
@@ -64,129 +64,100 @@ class _Run:
         connections: Connections,
         server: Server,
         spec: LoadSpec,
-        arrival: Callable[[], float],
+        selector: ArrivalSelector,
         progress: OnProgress | None,
     ) -> None:
         self._connections = connections
         self._server = server
         self._spec = spec
-        self._arrival = arrival
+        self._selector = selector
         self._progress = progress
-        self._phase: Literal["warm-up", "load"] = "load"
-        self._rows: list[RequestRow] = []
-        self._refused = 0
-        self._total = 0
-        self._failed = 0
 
     async def warm_up(self, prompts: Sequence[Prompt]) -> None:
-        self._phase = "warm-up"
-        calls = self._calls(prompts)
-        await self._closed(self._client(perf_counter()), calls, self._spec.concurrency or _WARM_UP_CONCURRENCY)
-        self._check(self._take_rows())
+        tally = self._tally("warm-up", len(prompts))
+        calls = chains(prompts, self._without_cancelling(), self._server.model)
+        concurrency = min(self._spec.concurrency or _WARM_UP_CONCURRENCY, len(calls))
+        sent = await self._sender().closed(calls, concurrency, perf_counter(), tally.note)
+        self._check(sent.rows)
 
-    async def measure(self, prompts: Sequence[Prompt], metrics: MetricMap | None) -> LoadResult:
-        self._phase = "load"
-        calls = self._calls(prompts)
+    async def measure(self, prompts: Sequence[Prompt], metrics: MetricMap | None, url: str) -> LoadResult:
+        spec = self._spec
+        tally = self._tally("load", len(prompts))
+        calls = chains(prompts, spec, self._server.model)
+        due = due_times(len(calls), spec)
         sampler = (
-            None
-            if metrics is None
-            else Sampler(self._connections.fresh, self._server.url, metrics, self._spec.sample_every)
+            None if metrics is None else Sampler(self._connections.fresh, self._server.url, metrics, spec.sample_every)
         )
-        async with _sampling(sampler), _quiet_collector():
-            cpu = time.process_time()
-            start = perf_counter()
-            client = self._client(start)
-            if self._spec.rate is None:
-                await self._closed(client, calls, self._spec.concurrency or 1)
+        count = processes_for(spec, prompts, len(calls))
+        async with _sampling(sampler):
+            if count == 1:
+                with quiet_collector():
+                    start = perf_counter()
+                    parts = [await self._send(calls, due, start, tally)]
             else:
-                await self._open(client, calls, start)
-            duration = perf_counter() - start
-            cpu = time.process_time() - cpu
-        rows = self._take_rows()
+                async with Fleet(count, url, self._server.url, spec) as fleet:
+                    start, parts = await fleet.send(calls, due, tally.count)
+            duration = max(part.ended for part in parts)
+        rows = tuple(sorted((row for part in parts for row in part.rows), key=lambda row: row.index))
         self._check(rows)
         samples = () if sampler is None else sampler.samples(start)
+        use = client_use(parts, rows, duration, due is not None and spec.concurrency is None)
         return LoadResult(
             rows=rows,
             duration=duration,
             samples=samples,
             pool=pool_use(samples) if samples else PoolUse(),
             model=self._server.model,
-            client_cpu_seconds=cpu,
+            client_cpu_seconds=use.cpu_seconds,
+            client=use,
         )
 
-    def _client(self, start: float) -> Client:
-        path = "/v1/chat/completions" if self._spec.endpoint == "chat" else "/v1/completions"
-        return Client(self._connections, self._server.url + path, start, self._arrival, keep_text=self._spec.keep_text)
+    async def _send(self, calls: Sequence[Chain], due: Sequence[float] | None, start: float, tally: _Tally) -> Sent:
+        sender = self._sender()
+        if due is not None:
+            return await sender.open(calls, due, start, tally.note)
+        return await sender.closed(calls, min(self._spec.concurrency or 1, len(calls)), start, tally.note)
 
-    def _calls(self, prompts: Sequence[Prompt]) -> list[Call]:
-        # Bodies are encoded before the clock starts.
-        self._total, self._failed, self._refused = len(prompts), 0, 0
-        return [self._call(index, prompt) for index, prompt in enumerate(prompts)]
+    def _sender(self) -> Sender:
+        return Sender(self._connections, self._server.url, self._spec, self._selector)
 
-    def _call(self, index: int, prompt: Prompt) -> Call:
-        chat = self._spec.endpoint == "chat"
-        if prompt.messages is not None and not chat:
-            raise BadInput(f"prompt {prompt.id} is a list of messages; it needs the chat endpoint")
-        if prompt.token_ids is not None and chat:
-            raise BadInput(f"prompt {prompt.id} is a list of token ids; it needs the completions endpoint")
-        body = request_body(prompt, self._server.model, chat)
-        if self._spec.temperature is not None:
-            body["temperature"] = self._spec.temperature
-        if self._spec.ignore_eos:
-            body["ignore_eos"] = True
-        encoded = msgspec.json.encode(body | self._spec.extra)
-        return Call(index=index, prompt_id=prompt.id, body=encoded, asked=answerable(prompt, encoded))
+    def _tally(self, phase: Literal["warm-up", "load"], total: int) -> _Tally:
+        return _Tally(self._server.url, phase, total, self._progress)
 
-    async def _closed(self, client: Client, calls: Sequence[Call], concurrency: int) -> None:
-        waiting = iter(calls)
+    def _without_cancelling(self) -> LoadSpec:
+        from msgspec.structs import replace
 
-        async def worker() -> None:
-            for call in waiting:
-                self._note(await client.send(call))
-
-        async with clock.first_error(), asyncio.TaskGroup() as group:
-            for _ in range(min(concurrency, len(calls))):
-                group.create_task(worker())
-
-    async def _open(self, client: Client, calls: Sequence[Call], start: float) -> None:
-        assert self._spec.rate is not None
-        due = poisson_arrivals(len(calls), self._spec.rate, self._spec.seed)
-        free = asyncio.Semaphore(self._spec.concurrency or len(calls))
-
-        async def one(call: Call, scheduled: float) -> None:
-            async with free:
-                self._note(await client.send(call, scheduled))
-
-        async with clock.first_error(), asyncio.TaskGroup() as group:
-            for call, scheduled in zip(calls, due, strict=True):
-                early = start + scheduled - perf_counter()
-                if early > 0:
-                    await asyncio.sleep(early)
-                group.create_task(one(call, scheduled))
-
-    def _note(self, row: RequestRow) -> None:
-        self._rows.append(row)
-        if row.error is not None:
-            self._failed += 1
-        refused = row.error is not None and row.error.startswith("refused")
-        self._refused = self._refused + 1 if refused else 0
-        if self._refused >= min(REFUSALS_IN_A_ROW, self._total):
-            answered = len(self._rows) - self._failed
-            raise ServerRefused(
-                f"{self._server.url} stopped taking connections after {answered} of {self._total} requests"
-                f" ({row.error}); see the engine's log"
-            )
-        if self._progress is not None:
-            self._progress(Progress(self._phase, len(self._rows), self._total, self._failed))
-
-    def _take_rows(self) -> tuple[RequestRow, ...]:
-        rows = tuple(sorted(self._rows, key=lambda row: row.index))
-        self._rows = []
-        return rows
+        return replace(self._spec, cancel_share=0.0, cancel_after=None)
 
     def _check(self, rows: Sequence[RequestRow]) -> None:
-        if all(row.error is not None for row in rows):
+        if all(row.error is not None and not row.cancelled for row in rows):
             raise ServerRefused(f"all {len(rows)} requests to {self._server.url} failed; the first: {rows[0].error}")
+
+
+class _Tally:
+    """Counts rows as they come, of however many processes, and ends a run whose server is gone."""
+
+    def __init__(self, url: str, phase: Literal["warm-up", "load"], total: int, progress: OnProgress | None) -> None:
+        self._url, self._phase, self._total, self._progress = url, phase, total, progress
+        self._done = self._failed = self._refused = 0
+
+    def note(self, row: RequestRow) -> None:
+        """One more row: see `count`."""
+        self.count(row.error, row.cancelled)
+
+    def count(self, error: str | None, cancelled: bool) -> None:
+        """One more request that ended. Raises ServerRefused when the last few found no server."""
+        self._done += 1
+        self._failed += error is not None and not cancelled
+        refused = error is not None and error.startswith("refused")
+        self._refused = self._refused + 1 if refused else 0
+        if self._refused >= min(REFUSALS_IN_A_ROW, self._total):
+            raise ServerRefused(
+                f"{self._url} stopped taking connections after {self._done - self._failed} of {self._total} requests"
+                f" ({error}); see the engine's log"
+            )
+        if self._progress is not None:
+            self._progress(Progress(self._phase, self._done, self._total, self._failed))
 
 
 @asynccontextmanager
@@ -200,14 +171,3 @@ async def _sampling(sampler: Sampler | None) -> AsyncIterator[None]:
         await sampler.close()
     finally:
         await sampler.cancel()
-
-
-@asynccontextmanager
-async def _quiet_collector() -> AsyncIterator[None]:
-    """Keep what exists out of garbage collection: a full pass over a large heap would delay every stream."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
