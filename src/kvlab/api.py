@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Unpack
 from kvlab.core.errors import BadInput, EngineFailed
 from kvlab.core.plan import Ask, Plan
 from kvlab.core.sizing import Search
+from kvlab.keeping import freeze as freeze
+from kvlab.keeping import history as history
+from kvlab.keeping import verify as verify
 from kvlab.store import place
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from kvlab.core.traffic import Traffic
     from kvlab.load.bench import BenchResult, BenchSpec
     from kvlab.load.spec import OnProgress
-    from kvlab.options import DiagnoseOptions, PlanOptions, QualityOptions, TrafficOptions
+    from kvlab.options import DiagnoseOptions, PlanOptions, PrefixOptions, QualityOptions, TrafficOptions
     from kvlab.settings import ArmName, OnStep, Settings
 
     OnCount = Callable[[int, int], None]
@@ -190,13 +193,34 @@ def prefix(
     engine: str | None = None,
     rounds: int = 4,
     warm: int = 3,
-    prefix_tokens: int | None = None,
+    prefix_tokens: int | tuple[int, ...] | None = None,
     progress: OnCount | None = None,
+    **asked: Unpack[PrefixOptions],
 ) -> Prefix:
-    """Time to first token with a cold and a warm prefix, and the engine's own cached-token counts."""
-    from kvlab.sharing import run_prefix
+    """Time to first token with a cold and a warm prefix, and the engine's own cached-token counts.
 
-    return run_prefix(url, engine, rounds=rounds, warm=warm, prefix_tokens=prefix_tokens, progress=progress)
+    `lengths`, `churn`, `block_size` and `salts` ask further; several `prefix_tokens` are the lengths to measure.
+    `progress` is told of the requests of the first part, `on_part` of all.
+    Raises BadInput for settings without an answer, ServerRefused and EngineFailed when the server gives none.
+    """
+    from kvlab.request import stated
+    from kvlab.sharing import QUICK, Asked, measure
+    from kvlab.store import read
+
+    on_part = asked.pop("on_part", None)
+
+    def tell(part: str, done: int, total: int) -> None:
+        if progress is not None and part == QUICK:
+            progress(done, total)
+        if on_part is not None:
+            on_part(part, done, total)
+
+    model = asked.get("plan")
+    if model is not None and not isinstance(model, Plan):
+        asked["plan"] = read(place(model, "plan"), Plan, "plan")
+    lengths = (prefix_tokens,) if isinstance(prefix_tokens, int) else tuple(prefix_tokens or ())
+    wanted = stated(Asked, {**asked, "prefix_tokens": lengths}, "prefix")
+    return measure(url, engine, wanted, rounds=rounds, warm=warm, on_part=tell)
 
 
 def ab(

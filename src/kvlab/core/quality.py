@@ -8,6 +8,7 @@ import msgspec
 
 from kvlab.core.gate import Gate, PartFinding
 from kvlab.core.interval import Interval as Interval
+from kvlab.core.prefix import CounterRow, PrefixBlock, PrefixChurn, PrefixLengths, PrefixSalts
 
 
 class QualityPrompt(msgspec.Struct, frozen=True):
@@ -84,3 +85,11 @@ class Prefix(msgspec.Struct, frozen=True, kw_only=True):
     """Cached tokens of the warm requests / their prompt tokens, as the engine counts; None when it does not say."""
     verdict: Literal["prefix caching works", "prefix caching gives nothing", "inconclusive"]
     because: str
+    engine: str | None = None
+    """Whose counters were read; None: the server does not say which engine it is, and none was named."""
+    lengths: PrefixLengths | None = None
+    counters: tuple[CounterRow, ...] = ()
+    """The engine's counters against what was sent, for every part that ran."""
+    block: PrefixBlock | None = None
+    salts: PrefixSalts | None = None
+    churn: PrefixChurn | None = None

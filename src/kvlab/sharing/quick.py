@@ -1,15 +1,20 @@
-"""The prefix experiment: time to first token of requests that share a long system prompt, cold against warm."""
+"""The quick part: time to first token of requests that share a long system prompt, cold against warm."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from kvlab.core.errors import BadInput, EngineFailed, ServerRefused
+from kvlab.core.errors import BadInput, EngineFailed
 from kvlab.core.measure import PoolUse, RequestRow
 from kvlab.core.performance import share
 from kvlab.core.quality import Interval, Prefix, PrefixRequest
 from kvlab.core.statistics import geometric_interval
+from kvlab.sharing.server import QUESTION_TOKENS as QUESTION_TOKENS
+from kvlab.sharing.server import look
+
+if TYPE_CHECKING:
+    from kvlab.load.spec import LoadResult
 
 POLICY = (
     "The desk answers only questions about orders, deliveries and returns, and refers everything else to the main"
@@ -20,8 +25,6 @@ POLICY = (
 POLICY_TOKENS = 69
 """Tokens of one repeat of the policy as Gemma 3 counts them; other tokenizers differ a little."""
 LONG_PREFIX = 120 * POLICY_TOKENS
-QUESTION_TOKENS = 80
-"""More than any question and its answer take."""
 QUESTIONS = (
     "My parcel has been on its way for twelve days. What can I choose?",
     "Can I send back a lamp that I have already switched on?",
@@ -69,18 +72,38 @@ def run_prefix(
     Raises BadInput for settings without an answer, ServerRefused when the server cannot be reached or answers nothing,
     EngineFailed when fewer than two rounds had a cold and a warm answer.
     """
+    if prefix_tokens is None:
+        check_counts(rounds, warm)
+        prefix_tokens = min(LONG_PREFIX, look(url, engine).room or LONG_PREFIX)
+    result = send_rounds(url, engine, rounds=rounds, warm=warm, prefix_tokens=prefix_tokens, progress=progress)
+    return judge_prefix(result.rows, result.pool, warm=warm)
+
+
+def check_counts(rounds: int, warm: int) -> None:
+    """Raises BadInput for numbers of rounds and of warm requests without an answer."""
+    if rounds < 2:
+        raise BadInput(f"{rounds} rounds of the prefix experiment give no interval; ask for at least 2")
+    if not 2 <= warm < len(QUESTIONS):
+        raise BadInput(f"{warm} warm requests a round: ask for 2 to {len(QUESTIONS) - 1}")
+
+
+def send_rounds(
+    url: str,
+    engine: str | None,
+    *,
+    rounds: int,
+    warm: int,
+    prefix_tokens: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> LoadResult:
+    """The load of `run_prefix`, whose rows `judge_prefix` judges; raises what it raises before judging."""
     from secrets import token_hex
 
     from kvlab.load.runner import run_load
     from kvlab.load.server import metrics_of
     from kvlab.load.spec import LoadSpec, Prompt
 
-    if rounds < 2:
-        raise BadInput(f"{rounds} rounds of the prefix experiment give no interval; ask for at least 2")
-    if not 2 <= warm < len(QUESTIONS):
-        raise BadInput(f"{warm} warm requests a round: ask for 2 to {len(QUESTIONS) - 1}")
-    if prefix_tokens is None:
-        prefix_tokens = min(LONG_PREFIX, _room(url, engine))
+    check_counts(rounds, warm)
     if prefix_tokens < POLICY_TOKENS:
         raise BadInput(f"a prefix of {prefix_tokens} tokens is too short to see; ask for {POLICY_TOKENS} or more")
     # Fresh names: a server that was measured before may still hold the old prefixes.
@@ -90,7 +113,7 @@ def run_prefix(
         for name in names
         for position, text in enumerate(round_prompts(name, warm=warm, prefix_tokens=prefix_tokens))
     ]
-    result = run_load(
+    return run_load(
         url,
         prompts,
         LoadSpec(concurrency=1, ignore_eos=False),
@@ -98,18 +121,6 @@ def run_prefix(
         metrics=metrics_of(engine),
         progress=progress and (lambda at: progress(at.done, at.total) if at.phase == "load" else None),
     )
-    return judge_prefix(result.rows, result.pool, warm=warm)
-
-
-def _room(url: str, engine: str | None) -> int:
-    """Tokens that a prefix may have as far as the server states its limit; the default length where it does not."""
-    from kvlab.attach import read_server
-
-    try:
-        limit = read_server(url, engine).get("n_ctx_slot")
-    except (BadInput, ServerRefused):
-        return LONG_PREFIX  # a server without a metrics page still answers requests
-    return LONG_PREFIX if limit is None else int(limit.value) - QUESTION_TOKENS
 
 
 def round_prompts(name: str, *, warm: int, prefix_tokens: int) -> list[str]:
