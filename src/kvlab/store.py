@@ -148,10 +148,10 @@ def _write(target: str, content: bytes, private: bool) -> None:
         with suppress(OSError):
             os.unlink(temporary)
         raise
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
-def _sync_folder(folder: str) -> None:
+def sync_folder(folder: str | os.PathLike[str]) -> None:
     """Makes a rename in `folder` last. Where a folder cannot be synchronised, the file itself still is whole."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
@@ -162,14 +162,17 @@ def _sync_folder(folder: str) -> None:
 
 
 def sweep(folder: str | os.PathLike[str]) -> int:
-    """Removes temporary files in and below `folder` whose writers were killed; how many. Those being written stay."""
+    """Removes temporary files in and below `folder` whose writers were killed; how many. Those of a living one stay."""
+    import shutil
+
     removed = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
+    for place, folders, names in os.walk(folder):
+        for name in (*folders, *names):
             writer = name.removeprefix(TEMPORARY).partition("-")[0] if name.startswith(TEMPORARY) else ""
             if writer.isdecimal() and not _lives(int(writer)):
+                path = os.path.join(place, name)
                 with suppress(OSError):
-                    os.unlink(os.path.join(place, name))
+                    shutil.rmtree(path) if name in folders else os.unlink(path)
                     removed += 1
     return removed
 

@@ -121,10 +121,13 @@ def _run(words: list[str]) -> int:
     parser = Parser(f"kvlab {words[0]}", verb.help)
     verb.arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the JSON document to FILE as well")
+    if verb.output_folder:
+        parser.add_argument("-o", "--output", metavar="DIR", help="where the files go (default: the working folder)")
+    else:
+        parser.add_argument("-o", "--output", metavar="FILE", help="write the JSON document to FILE as well")
     options = parser.parse_args(words[1:])
     refuse_same(options)
-    if options.output is not None:
+    if options.output is not None and not verb.output_folder:
         # Before the work: a result that cannot be kept is lost.
         from kvlab.store import check_target
 

@@ -23,11 +23,15 @@ class Answer(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A verb: one line of help, its arguments, and what it does."""
+    """A verb: one line of help, its arguments, and what it does.
+
+    `output_folder`: -o names a folder, and the verb itself writes into it.
+    """
 
     help: str
     arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], Answer]
+    output_folder: bool = False
 
 
 def help_width() -> int:

@@ -186,7 +186,7 @@ def compare(value: Compare) -> RenderableType:
     for title, lines in (("Why", _reasons(value.rows)), ("Left out", _left_out(value))):
         tail += [heading(title), bullets(lines)] if lines else []
     remarks = [note(words.plain(remark)) for remark in value.remarks]
-    return Group(*remarks, heading("B against A"), facts(files), Text(), _comparison(value.rows), *tail)
+    return Group(*remarks, heading("B against A"), facts(files), Text(), comparison(value.rows), *tail)
 
 
 def _reasons(rows: tuple[ComparisonRow, ...]) -> list[str]:
@@ -208,7 +208,8 @@ def _left_out(value: Compare) -> list[str]:
     return [f"{', '.join(names)}: {words.plain(reason)}" for reason, names in reasons.items()]
 
 
-def _comparison(rows: tuple[ComparisonRow, ...]) -> RenderableType:
+def comparison(rows: tuple[ComparisonRow, ...]) -> RenderableType:
+    """A table of metrics: both values, the change with its interval, the verdict."""
     body = table(
         left("metric"),
         right("A"),
@@ -239,7 +240,7 @@ def ab(value: Ab) -> RenderableType:
         facts([(name.upper(), _arm(arm)) for name, arm in value.arms.items()]),
     ]
     if value.performance:
-        parts += [heading("Performance, B against A (measured)"), _comparison(value.performance)]
+        parts += [heading("Performance, B against A (measured)"), comparison(value.performance)]
     peaks = [("A", words.share(value.pool.a_peak_usage)), ("B", words.share(value.pool.b_peak_usage))]
     parts += [heading("Peak cache use (read)"), facts([*peaks, ("pool", words.filled(value.pool))])]
     parts += [Text(), quality(value.quality)] if value.quality else []
