@@ -1,8 +1,9 @@
 """Stands between kvlab and an engine so that nothing outlives kvlab: `python -m kvlab.supervisor -- ARGV`.
 
 Standard input is a pipe that kvlab holds open and never writes to. When it closes (kvlab asked for a stop, or was
-killed), every process that the engine started is ended: asked first (SIGTERM), and killed after a grace period, or at
-once when this process gets a SIGTERM meanwhile. Exits with the engine's own exit code.
+killed), or this process gets another parent (kvlab was killed while a process that it had started holds the pipe open),
+every process that the engine started is ended: asked first (SIGTERM), and killed after a grace period, or at once when
+this process gets a SIGTERM meanwhile. Exits with the engine's own exit code.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ def _end(engine: subprocess.Popen[bytes], hurried: list[int]) -> None:
 
 def main(argv: list[str]) -> int:
     """Runs `argv` until it exits or standard input closes."""
+    parent = os.getppid()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -80,7 +82,7 @@ def main(argv: list[str]) -> int:
     except OSError as error:
         sys.stderr.write(f"kvlab: cannot run {argv[0]}: {error.strerror}\n")
         return 127
-    while engine.poll() is None and not stopped:
+    while engine.poll() is None and not stopped and os.getppid() == parent:
         readable, _, _ = select.select([0], [], [], 0.1)
         if readable and not os.read(0, 1):
             break

@@ -15,6 +15,7 @@ from kvlab.core.errors import BadInput, KvlabError, nearest
 from kvlab.core.record import Record, Run
 from kvlab.core.vllm_result import is_metric
 from kvlab.lab import SPEC
+from kvlab.observe import read_log
 from kvlab.verifying import RESULT, Verify
 
 DEEPEST = 5
@@ -119,6 +120,8 @@ def _record(place: Path, name: str, root: Path) -> list[Entry]:
     versions: dict[str, tuple[str | None, str | None, str]] = {}
     for arm, found in (record.ab.arms if record.ab else {}).items():
         version = found.check.engine.version if found.check else None
+        if version == found.plan.engine.version:  # the plan's stands there when the log states none
+            version = _logged(place, found.plan.engine.name, [run for run in record.runs if run.arm == arm])
         versions[arm] = (found.plan.engine.name, version, f"{arm.upper()}: {found.label}")
     entries = [_run(place, run, path, versions.get(run.arm), record.created) for run in record.runs]
     verdict = record.ab.verdict.code if record.ab else None
@@ -127,6 +130,18 @@ def _record(place: Path, name: str, root: Path) -> list[Entry]:
     finished = record.finished or record.created
     entries.append(Entry(time=finished, kind="experiment", path=path, engine=engine, label=label, verdict=verdict))
     return entries
+
+
+def _logged(place: Path, engine: str, runs: Sequence[Run]) -> str | None:
+    """The engine's version by the log of the first run that still has one; None where no line states it."""
+    for run in runs:
+        log = place / run.folder / "engine.log"
+        try:
+            if log.stat().st_size <= _MOST_BYTES:
+                return read_log(str(log), engine).version
+        except (OSError, KvlabError):
+            continue
+    return None
 
 
 def _run(place: Path, run: Run, path: str, known: tuple[str | None, str | None, str] | None, created: str) -> Entry:

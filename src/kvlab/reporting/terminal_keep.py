@@ -12,12 +12,13 @@ from rich.text import Text
 from kvlab.core.plan_lines import Difference
 from kvlab.reporting import words
 from kvlab.reporting.terminal import comparison
-from kvlab.reporting.terminal_parts import bullets, facts, heading, left, table, verdict_line
+from kvlab.reporting.terminal_parts import bullets, facts, heading, left, right, table, verdict_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvlab.frozenfiles import Freeze
+    from kvlab.timeline import Entry, History
     from kvlab.verifying import Verify
 
 
@@ -83,3 +84,51 @@ def _value(value: float | str | None) -> str:
     if value is None:
         return "absent"
     return words.plain(value) if isinstance(value, str) else words.number(value)
+
+
+_MAIN = ("output_throughput", "mean_ttft_ms", "mean_tpot_ms", "mean_e2el_ms")
+_BAR = 14
+
+
+def history(value: History) -> RenderableType:
+    """One line an entry, the oldest first, with the main metrics."""
+    if not value.entries:
+        return Text(f"Nothing of kvlab in {', '.join(value.folders)}: no lab, result, kvlab.lock or verify")
+    body = table(
+        *(left("when"), left("what"), left("where"), left("engine"), left("arm")),
+        *(right(words.metric_with_unit(name, "ms" if name.endswith("_ms") else "")) for name in _MAIN),
+        left("verdict"),
+    )
+    for entry in value.entries:
+        cells = (words.number(entry.metrics[name]) if name in entry.metrics else "" for name in _MAIN)
+        body.add_row(
+            *(Text(text) for text in (*_row(entry), words.plain(entry.label))),
+            *(Text(cell) for cell in cells),
+            Text(words.plain(entry.verdict or "").replace("_", " ")),
+        )
+    tail = [f"{words.plain(one.path)}: {words.plain(one.reason)}" for one in value.left_out]
+    below: list[RenderableType] = [heading("Not read"), bullets(tail)] if tail else []
+    return Group(body, *below)
+
+
+def plotted(entries: Sequence[Entry], metric: str) -> RenderableType:
+    """One metric over time as bars from zero, the numbers beside them."""
+    most = max(entry.metrics[metric] for entry in entries) or 1
+    title = words.metric_with_unit(metric, "ms" if metric.endswith("_ms") else "")
+    body = table(left("when", wraps=False), left("where"), left("engine"), right(title), left(""))
+    for entry in entries:
+        value, (when, _, path, engine) = entry.metrics[metric], _row(entry)
+        cells = (
+            when[:16].replace("T", " "),
+            path,
+            engine,
+            words.number(value),
+            "#" * max(1, round(_BAR * value / most)),
+        )
+        body.add_row(*map(Text, cells))
+    return body
+
+
+def _row(entry: Entry) -> tuple[str, str, str, str]:
+    engine = " ".join(filter(None, (entry.engine, entry.version)))
+    return words.plain(entry.time or "no time")[:19], entry.kind, words.plain(entry.path), words.plain(engine)

@@ -52,6 +52,7 @@ _CONFIG: Final[dict[str, Any]] = {
     },
     "header": {"labelColor": INK, "labelFontSize": 12, "title": None, "labelLimit": 260},
 }  # fmt: skip
+_ON_WHITE: Final = {**_CONFIG, "background": "#ffffff", "padding": 16}
 _IDENTIFIER = re.compile(r"(?<=id=\")(?:clip|gradient_)\d+(?=\")|(?<=url\(#)(?:clip|gradient_)\d+(?=\))")
 
 
@@ -69,14 +70,18 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
         svg = vl_convert.vegalite_to_svg(self.chart.to_dict(), config=_CONFIG, allowed_base_urls=[])
         return _accessible(_own_ids(_page_colours(svg), self.name), self.title, self.text)
 
+    def svg_file(self) -> bytes:
+        """SVG that stands alone, on white, with its title."""
+        return str(vl_convert.vegalite_to_svg(self._titled(), config=_ON_WHITE, allowed_base_urls=[])).encode()
+
     def png(self) -> bytes:
         """PNG at twice the size, on white."""
-        config = {**_CONFIG, "background": "#ffffff", "padding": 16}
-        titled = self.chart.properties(
-            title=alt.TitleParams(self.title, anchor="start", color=INK, fontSize=15, offset=12)
-        )
-        png = vl_convert.vegalite_to_png(titled.to_dict(), config=config, scale=2, allowed_base_urls=[])
-        return bytes(png)
+        return bytes(vl_convert.vegalite_to_png(self._titled(), config=_ON_WHITE, scale=2, allowed_base_urls=[]))
+
+    def _titled(self) -> dict[str, Any]:
+        title = alt.TitleParams(self.title, anchor="start", color=INK, fontSize=15, offset=12)
+        found: dict[str, Any] = self.chart.properties(title=title).to_dict()
+        return found
 
 
 def _page_colours(svg: str) -> str:
