@@ -1,25 +1,24 @@
 """A against B of one engine: A B B A, a restart before every run, the same prompts in both arms, quality and prefix.
 
 Every step is a file of the lab, so that an interrupted experiment goes on where it stopped. A restart empties the
-cache: no run starts with what another left behind.
+cache: no run starts with what another left behind. Warm-up: the first requests of a run are sent at the run's own
+concurrency, share no prefix with the measured ones, and are never counted (`Settings.warm_up`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
-from kvlab import engines, machine
+from kvlab import engines, gates, judging, machine
 from kvlab.core.check import Check
-from kvlab.core.errors import ServerRefused
-from kvlab.core.judge import judge
+from kvlab.core.errors import BadInput, ServerRefused
+from kvlab.core.gate import Side, Tag
 from kvlab.core.measure import MetricSample, PoolUse, RequestRow
 from kvlab.core.plan import Plan
-from kvlab.core.quality import Prefix, Quality
-from kvlab.core.record import Ab, Arm, Record, Run, RunRow
+from kvlab.core.record import Look, Record, Run, RunRow
 from kvlab.lab import Lab
 from kvlab.launch import DYING_SECONDS, Server, start
 from kvlab.load.bench import BenchResult, BenchSpec, Prepared, prepare, result_file, save
@@ -28,7 +27,13 @@ from kvlab.load.spec import LoadSpec, Progress
 from kvlab.observe import read_log
 from kvlab.preflight import check_settings, room_for_prefix
 from kvlab.reasons import checked
-from kvlab.settings import ORDER, ArmName, OnStep, Settings, Step
+from kvlab.settings import ArmName, OnStep, Settings, Step, order
+
+_SITTINGS = "sittings.json"
+_RECORD = "record.json"
+_GATE: dict[int, Tag] = {0: "a1", 1: "b", 3: "a2"}
+"""Runs of the first block after which the quality gate collects: arm A twice, with a restart between, and B once."""
+_PREFIX_RUN = 1
 
 
 class Experiment:
@@ -39,41 +44,49 @@ class Experiment:
         self.plans = plans
         self.lab = lab
         self._on_step = on_step
-        self._steps = [name for block in range(len(ORDER)) for name, _ in self._block_steps(block)]
+        self._order = order(settings.blocks)
+        self._steps = [name for run in range(len(self._order)) for name, _ in self._run_steps(run)]
         self._at = Step(0, len(self._steps), "")
 
     def run(self, command: tuple[str, ...]) -> Record:
         """Every step that is not done yet, then the record. Raises KvlabError when an engine or a server fails."""
         sittings = self._sit_down()
-        for block in range(len(ORDER)):
-            self._run_block(block)
+        judging.foretell(self.lab, self.plans, self.settings)
+        looks = list[Look]()
+        for block in range(self.settings.blocks):
+            for run in range(4 * block, 4 * block + 4):
+                self._run(run)
+            if self.settings.sequential:
+                looks.append(judging.look(self.lab, self.settings, block + 1))
+                if looks[-1].settled:
+                    break
         self._tell("judging", len(self._steps))
-        record = self._record(command, sittings)
+        record = judging.record(self.lab, self.settings, self.plans, looks, self._about(command, sittings))
         self.lab.save("ab.json", record.ab)
-        self.lab.save("record.json", record)
+        self.lab.save(_RECORD, record)
         return record
 
-    def _block_steps(self, block: int) -> list[tuple[str, Callable[[Server], None]]]:
-        """The steps of one block as (file that marks it done, what to do with the running server)."""
-        arm, settings = ORDER[block], self.settings
+    def _run_steps(self, run: int) -> list[tuple[str, Callable[[Server], None]]]:
+        """The steps of one run as (file that marks it done, what to do with the running server)."""
+        arm, settings = self._order[run], self.settings
         steps: list[tuple[str, Callable[[Server], None]]] = [
-            (f"{self._folder(block)}/run.json", lambda server: self._measure(block, server))
+            (judging.run_file(run, arm), lambda server: self._measure(run, server))
         ]
-        answers = _answers_of(block)
-        if settings.quality_tokens is not None and answers is not None:
-            steps.append((answers, lambda server: self._answer(answers, server)))
-        if settings.prefix_rounds is not None and block == ORDER.index("b"):
-            steps.append(("prefix.json", lambda server: self._prefix(arm, server)))
+        tag = _GATE.get(run)
+        if settings.quality_tokens is not None and tag is not None:
+            steps += [(gates.file_of(part, tag), self._collecting(part, tag)) for part in settings.parts]
+        if settings.prefix_rounds is not None and run == _PREFIX_RUN:
+            steps.append((judging.PREFIX, lambda server: self._prefix(arm, server)))
         return steps
 
-    def _run_block(self, block: int) -> None:
-        arm = ORDER[block]
-        left = [(name, step) for name, step in self._block_steps(block) if not self.lab.has(name)]
+    def _run(self, run: int) -> None:
+        arm = self._order[run]
+        left = [(name, step) for name, step in self._run_steps(run) if not self.lab.has(name)]
         if not left:
             return
-        label = f"arm {arm.upper()}, block {block + 1} of {len(ORDER)}"
+        label = f"arm {arm.upper()}, run {run + 1} of {'at most ' * self.settings.sequential}{len(self._order)}"
         self._tell(f"{label}: starting {engines.engine(self.plans[arm].engine.name).title}", self._number(left[0][0]))
-        log = self.lab.path(f"{self._folder(block)}/engine.log")
+        log = self.lab.path(f"{judging.folder_of(run, arm)}/engine.log")
         with start(self.plans[arm], log) as server:
             self.lab.once(f"check-{arm}.json", Check, lambda: checked(self.plans[arm], read_log(str(log))))
             for name, step in left:
@@ -83,8 +96,8 @@ class Experiment:
                 except ServerRefused as error:
                     raise server.died(DYING_SECONDS) or error from None
 
-    def _measure(self, block: int, server: Server) -> None:
-        arm, spec = ORDER[block], self._bench_spec()
+    def _measure(self, number: int, server: Server) -> None:
+        arm, spec = self._order[number], self._bench_spec()
         ready = self.lab.once("prompts.json", Prepared, lambda: prepare(server.url, spec, self._load_progress))
         result = run_load(
             server.url,
@@ -96,14 +109,14 @@ class Experiment:
         )
         if gone := server.died(DYING_SECONDS if result.failed else 0):
             raise gone  # what was measured ends somewhere in the run: not a run to keep
-        folder, plan = self._folder(block), self.plans[arm]
+        folder, plan = judging.folder_of(number, arm), self.plans[arm]
         samples = tuple(_with_ratio(sample, plan) for sample in result.samples)
         result = msgspec.structs.replace(result, samples=samples, pool=_with_peak(result.pool, samples))
         document = result_file(spec, ready, result)
         bench = BenchResult(metrics=document, rows=result.rows, pool=result.pool, samples=result.samples)
         save(bench, self.lab.path(f"{folder}/result.json"))
         run = Run(
-            block=block,
+            block=number,
             arm=arm,
             folder=folder,
             metrics={name: float(value) for name, value in document.items() if isinstance(value, int | float)},
@@ -125,19 +138,16 @@ class Experiment:
             warm_up=settings.warm_up,
         )
 
-    def _answer(self, name: str, server: Server) -> None:
-        from kvlab import prompts
-        from kvlab.answers import collect_answers
+    def _collecting(self, part: str, tag: Tag) -> Callable[[Server], None]:
+        ask = judging.gate_ask(self.settings)
+        contexts = [plan.kv.context for plan in self.plans.values() if plan.kv.context is not None]
+        engine = self.plans["b" if tag == "b" else "a"].engine.name
 
-        settings = self.settings
-        answers = collect_answers(
-            server.url,
-            prompts.load(None if settings.quality_prompts is None else Path(settings.quality_prompts)),
-            max_tokens=settings.quality_tokens or 0,
-            concurrency=settings.quality_concurrency,
-            progress=self._count_progress,
-        )
-        self.lab.save(name, answers)
+        def collect(server: Server) -> None:
+            side = Side(url=server.url, engine=engine, context=min(contexts, default=None), options=ask.options)
+            gates.collect((part,), tag, side, self.lab, lambda title, done, total: self._count_progress(done, total))
+
+        return collect
 
     def _prefix(self, arm: ArmName, server: Server) -> None:
         from kvlab.sharing import run_prefix
@@ -149,7 +159,7 @@ class Experiment:
             prefix_tokens=min(self.settings.prefix_tokens, room_for_prefix(self.plans[arm].kv.context or 0)),
             progress=self._count_progress,
         )
-        self.lab.save("prefix.json", found)
+        self.lab.save(judging.PREFIX, found)
 
     def _sit_down(self) -> tuple[str, ...]:
         """When each sitting of this experiment began, this one last; one that has nothing left to do is none."""
@@ -160,48 +170,21 @@ class Experiment:
         self.lab.save(_SITTINGS, sittings)
         return sittings
 
-    def _record(self, command: tuple[str, ...], sittings: tuple[str, ...]) -> Record:
+    def _about(self, command: tuple[str, ...], sittings: tuple[str, ...]) -> Record:
         from kvlab import __version__
 
-        runs = tuple(self.lab.load(f"{self._folder(block)}/run.json", Run) for block in range(len(ORDER)))
-        quality = self._judge_quality()
-        prefix = self.lab.load("prefix.json", Prefix) if self.lab.has("prefix.json") else None
-        rows, pool, verdict = judge(runs, quality, prefix, seed=self.settings.load.seed)
-        if len(sittings) > 1:
-            verdict = msgspec.structs.replace(verdict, because=(*verdict.because, _resumed(sittings)))
-        arms = {arm: self._arm(arm) for arm in ("a", "b")}
-        ab = Ab(arms=arms, performance=rows, quality=quality, prefix=prefix, pool=pool, verdict=verdict)
         return Record(
             title=self.settings.title,
             created=sittings[0],
             sittings=sittings,
-            finished=machine.now(),
+            finished=None,
             kvlab_version=__version__,
             command=command,
             machine=machine.describe(),
             load=self.settings.load,
-            runs=runs,
-            ab=ab,
+            runs=(),
+            ab=None,
         )
-
-    def _judge_quality(self) -> Quality | None:
-        if self.settings.quality_tokens is None:
-            return None
-        from kvlab.answers import Answer, judge_quality
-
-        first, candidate, second = (self.lab.load(name, tuple[Answer, ...]) for name in _ANSWERS)
-        found = judge_quality(
-            first, second, candidate, max_tokens=self.settings.quality_tokens, seed=self.settings.load.seed
-        )
-        self.lab.save("quality.json", found)
-        return found
-
-    def _arm(self, arm: Literal["a", "b"]) -> Arm:
-        plan = self.plans[arm]
-        return Arm(label=plan.kv.dtype, plan=plan, check=self.lab.load(f"check-{arm}.json", Check))
-
-    def _folder(self, block: int) -> str:
-        return f"runs/{block + 1}-{ORDER[block]}"
 
     def _number(self, name: str) -> int:
         return self._steps.index(name)
@@ -217,36 +200,34 @@ class Experiment:
         self._on_step(msgspec.structs.replace(self._at, done=done, total=total, phase=phase))
 
 
-_SITTINGS = "sittings.json"
-_ANSWERS = ("answers-a1.json", "answers-b.json", "answers-a2.json")
-
-
-def _answers_of(block: int) -> str | None:
-    """Arm A answers in its first and in its last block, with a restart between; arm B once."""
-    return {0: _ANSWERS[0], ORDER.index("b"): _ANSWERS[1], len(ORDER) - 1: _ANSWERS[2]}.get(block)
-
-
 def _what(name: str) -> str:
-    if name.startswith("answers"):
-        return "answers for the quality gate"
-    return "shared prefixes" if name.startswith("prefix") else "load"
+    if name.startswith("gate/"):
+        return "quality gate"
+    return "shared prefixes" if name == judging.PREFIX else "load"
 
 
 def _may_change(lab: Lab) -> frozenset[str]:
-    """Settings that no finished step rests on: a gate or the prefix step can be added, changed or left out later."""
-    free = set()
-    if not any(lab.has(name) for name in _ANSWERS):
-        free |= {"quality_prompts", "quality_tokens", "quality_concurrency"}
-    if not lab.has("prefix.json"):
+    """Settings that no finished step rests on: a gate, the prefix step and blocks can be added or left out later."""
+    free = {"blocks", "sequential"}
+    if not any(lab.has(gates.file_of(part, tag)) for part in gates.names() for tag in _GATE.values()):
+        free |= {"quality_prompts", "quality_tokens", "quality_concurrency", "parts"}
+    if not lab.has(judging.PREFIX):
         free |= {"prefix_rounds", "prefix_tokens"}
     return frozenset(free)
 
 
-def _resumed(sittings: tuple[str, ...]) -> str:
-    return (
-        f"the experiment was interrupted and taken up again {len(sittings) - 1} times (sittings began"
-        f" {', '.join(sittings)}): what changed on the machine in between falls on some runs and not on others"
-    ).replace(" 1 times", " once")
+def _refuse_peeking(settings: Settings, lab: Lab) -> None:
+    """Raises BadInput for blocks that are added to a verdict that was read, as if they had been asked for before."""
+    if settings.sequential or not lab.has(_RECORD):
+        return
+    known = lab.load(_RECORD, Record)
+    done = len(known.runs) // 4
+    if known.ab is not None and settings.blocks != done:
+        raise BadInput(
+            f"{lab.folder} holds a verdict on {done} block{'s' * (done > 1)}; more blocks after reading it need"
+            f" intervals that allow for looking: give --sequential --blocks {max(settings.blocks, done + 1)}, or"
+            " another --lab"
+        )
 
 
 def _run_row(row: RequestRow) -> RunRow:
@@ -283,6 +264,7 @@ def run_experiment(
     """
     check_settings(settings, plans.values())
     lab = Lab(folder)
+    _refuse_peeking(settings, lab)
     with lab.claimed(settings, may_change=_may_change(lab)):
         for arm, plan in plans.items():
             lab.save(f"plan-{arm}.json", plan)

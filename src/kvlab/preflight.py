@@ -124,6 +124,7 @@ def check_settings(settings: Settings, plans: Iterable[Plan]) -> None:
         )
     if settings.a == settings.b:
         raise BadInput("both arms are the same configuration; say what B changes (--b kv-dtype=q8_0)")
+    _check_protocol(settings)
     check_installed(plans)
     _check_weights(settings.source, plans)
     _check_prompts(settings)
@@ -141,6 +142,22 @@ def check_settings(settings: Settings, plans: Iterable[Plan]) -> None:
             f"{context} tokens a request leave no room for a prefix; give more --context, or leave the prefix step"
             " out (--no-prefix)"
         )
+
+
+def _check_protocol(settings: Settings) -> None:
+    """Numbers that are none, and parts of the gate that are none or cannot run on the engine."""
+    from kvlab import gates
+    from kvlab.core.gate import GateOptions
+
+    if settings.blocks < 1:
+        raise BadInput(f"blocks {settings.blocks} must be at least 1: a block is four runs, A B B A")
+    if settings.warm_up < 0:
+        raise BadInput(f"warm-up {settings.warm_up} must not be negative")
+    if settings.quality_tokens is None:
+        return
+    lacking = gates.lacking(settings.parts, settings.a.engine, GateOptions(prompts=settings.quality_prompts))
+    if lacking:
+        raise BadInput(f"the quality gate cannot run {', '.join(lacking)} here: {'; '.join(lacking.values())}")
 
 
 def room_for_prefix(context: int) -> int:

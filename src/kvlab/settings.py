@@ -12,8 +12,19 @@ from kvlab.core.record import Load
 from kvlab.load.datasets import Dataset
 
 ArmName = Literal["a", "b"]
-ORDER: tuple[ArmName, ...] = ("a", "b", "b", "a")
-"""Counterbalanced: a drift that is linear in time falls on both arms alike."""
+MOST_BLOCKS = 8
+"""Blocks of an experiment that stops by itself, unless said otherwise."""
+_BLOCK: tuple[ArmName, ...] = ("a", "b", "b", "a")
+_TURNED: tuple[ArmName, ...] = ("b", "a", "a", "b")
+
+
+def order(blocks: int) -> tuple[ArmName, ...]:
+    """The arms of the runs: A B B A, B A A B, A B B A ...
+
+    Counterbalanced in every block, so a drift that is linear in time falls on both arms alike; turned over in every
+    second one, so that what always comes first in a block does too.
+    """
+    return tuple(arm for block in range(blocks) for arm in (_TURNED if block % 2 else _BLOCK))
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,9 +43,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     quality_tokens: int | None = 64
     """Longest answer in tokens; None: no quality step."""
     quality_concurrency: int = 1
+    parts: tuple[str, ...] = ("agreement",)
+    """Parts of the quality gate (`kvlab quality --list`)."""
     prefix_rounds: int | None = 4
     """Rounds of the prefix step; None: no such step."""
     prefix_tokens: int = 700
+    blocks: int = 1
+    """Blocks of four runs; with `sequential` the most of them."""
+    sequential: bool = False
+    """Look after every block, and stop as soon as the verdict is settled."""
 
 
 class Step(msgspec.Struct, frozen=True):

@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from kvlab.core.blocks import BlockChange, Noise, block_change, drift
 from kvlab.core.statistics import (
     Change,
-    block_change,
     bootstrap_change,
     bootstrap_interval,
     geometric_interval,
-    noise_floor,
     reduce,
     wilson,
 )
@@ -123,12 +122,40 @@ def test_one_number_per_run_gives_students_interval_of_four_runs() -> None:
 
 def test_one_run_per_arm_has_no_interval() -> None:
     found = block_change([[1.0] * 20], [[2.0] * 20], seed=1)
-    assert found == Change(1.0, None, None)
+    assert found == BlockChange(1.0)
 
 
-def test_the_noise_floor_is_the_largest_change_within_an_arm() -> None:
-    assert noise_floor([10.0, 11.0], [20.0, 21.0]) == pytest.approx(0.1)
-    assert noise_floor([10.0], [20.0]) is None
+def test_two_runs_of_a_laboratory_differ_by_less_than_the_repeatability_limit_of_iso_5725() -> None:
+    """ISO 5725-6, 4.1.4: r = 2.8 s. A method with a repeatability standard deviation of 1 % has a limit of 2.8 %."""
+    assert Noise(0.01, 20).repeatability == pytest.approx(0.028, abs=0.0005)
+    # 4.2.2: averages of two on either side: 2.8 s / sqrt(2)
+    assert Noise(0.01, 20).between_arms(2, 2) == pytest.approx(0.028 / 2**0.5, abs=0.0005)
+
+
+def test_a_steady_drift_is_found_and_kept_out_of_the_change() -> None:
+    """Eight runs in balanced order; the machine slows by 1 % a run; scipy's regression gives the same slope and p."""
+    order = "abbabaab"
+    rng = np.random.default_rng(3)
+    times = [np.exp(0.01 * at + rng.normal(0, 0.002)) * (1.1 if arm == "b" else 1.0) for at, arm in enumerate(order)]
+    arms = {
+        arm: [(at, time) for at, (one, time) in enumerate(zip(order, times, strict=True)) if one == arm] for arm in "ab"
+    }
+    at = [at for arm in "ab" for at, _ in arms[arm]]
+    values = [[time for _, time in arms[arm]] for arm in "ab"]
+    found = drift(values[0], values[1], at)
+    assert found is not None
+    assert found.change == pytest.approx(np.expm1(0.07), abs=0.005)
+    assert found.p < 0.001
+    without, with_order = (
+        block_change([[v] for v in values[0]], [[v] for v in values[1]], seed=1, at=order_) for order_ in (None, at)
+    )
+    assert without.low is not None
+    assert without.high is not None
+    assert with_order.low is not None
+    assert with_order.high is not None
+    assert with_order.low <= 0.1 <= with_order.high
+    assert with_order.high - with_order.low < (without.high - without.low) / 3
+    assert drift(values[0][:2], values[1][:2], [0, 3, 1, 2]) is None
 
 
 @pytest.mark.parametrize("paired", [True, False])

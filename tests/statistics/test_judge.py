@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 from kvlab.core.errors import BadInput
+from kvlab.core.gate import Gate, GateRule
 from kvlab.core.judge import judge
 from kvlab.core.measure import PoolUse
 from kvlab.core.quality import Agreement, Interval, Quality
 from kvlab.core.record import AbVerdict, Run, RunRow
+from kvlab.core.settle import more
+from kvlab.settings import order
 
 BUSY = PoolUse(peak_kv_used=0.97, peak_waiting=5.0, peak_running=4.0, preemptions=0.0, samples=20)
 IDLE = PoolUse(peak_kv_used=0.31, peak_waiting=0.0, peak_running=4.0, preemptions=0.0, samples=20)
@@ -18,14 +21,20 @@ FEW = 400  # resamples: the verdicts do not change, the tests take a fifth of th
 
 
 def experiment(
-    truth: dict[str, float], *, seed: int = 0, noise: float = 0.01, pool: PoolUse = BUSY, fails: float = 0.0
+    truth: dict[str, float],
+    *,
+    seed: int = 0,
+    noise: float = 0.01,
+    pool: PoolUse = BUSY,
+    fails: float = 0.0,
+    blocks: int = 1,
 ) -> list[Run]:
-    """Runs of A B B A. `truth`: how B multiplies "ttft" and "tpot"; `noise`: between runs; `fails`: share in B."""
+    """Runs of A B B A ... `truth`: how B multiplies "ttft" and "tpot"; `noise`: between runs; `fails`: share in B."""
     rng = np.random.default_rng(seed)
     prompts = 48
     first = rng.lognormal(-1, 0.4, prompts)
     runs = []
-    for block, arm in enumerate("abba"):
+    for block, arm in enumerate(order(blocks)):
         machine = float(np.exp(rng.normal(0, noise)))
         in_b = arm == "b"
         ttft = first * machine * rng.lognormal(0, 0.05, prompts) * (truth.get("ttft", 1.0) if in_b else 1)
@@ -122,12 +131,59 @@ def test_a_p99_of_48_prompts_has_no_interval() -> None:
     assert "368 prompts" in p99.because
 
 
-def test_an_arm_against_itself_is_seldom_called_different() -> None:
-    """At 95 % a metric alone errs in one experiment of twenty; the four that decide err together more or less."""
-    found = [verdict(experiment({}, seed=seed, noise=0.03), seed=seed).code for seed in range(60)]
-    wrong = sum(code in ("better", "worse") for code in found)
-    assert wrong <= 7
-    assert found.count("no_difference_seen") >= 25
+@pytest.mark.parametrize(("blocks", "told_alike"), [(1, 0), (2, 30), (4, 50)])
+def test_an_arm_against_itself_is_seldom_called_different(blocks: int, told_alike: int) -> None:
+    """The four metrics that decide err together in one experiment of twenty: 3 of 60, and 7 with a chance of 3 %.
+
+    One block cannot show that nothing differs; more of them can.
+    """
+    found = [verdict(experiment({}, seed=seed, noise=0.03, blocks=blocks), seed=seed).code for seed in range(60)]
+    assert sum(code in ("better", "worse") for code in found) <= 6
+    assert found.count("no_difference_seen") >= told_alike
+
+
+def test_a_change_of_one_percent_is_not_called() -> None:
+    found = [verdict(experiment({"ttft": 1.01, "tpot": 1.01}, seed=seed, blocks=4)).code for seed in range(40)]
+    assert found.count("worse") <= 2
+    assert found.count("better") == 0
+
+
+def test_an_inconclusive_experiment_says_what_would_settle_it() -> None:
+    """A tenth slower, and runs that differ by 3 %: two more blocks make it plain."""
+    runs = experiment({"ttft": 1.1, "tpot": 1.1}, seed=1, noise=0.03)
+    rows, _, found = judge(runs, None, None, seed=1, resamples=FEW)
+    assert found.code == "inconclusive"
+    needed = more(rows, blocks=1, prompts=48, sequential=False)
+    assert needed is not None
+    assert needed.low <= needed.requests
+    assert needed.high is None or needed.requests <= needed.high
+    assert needed.requests % (4 * 48) == 0
+    enough = 1 + needed.requests // (4 * 48)
+    settled = [
+        verdict(experiment({"ttft": 1.1, "tpot": 1.1}, seed=seed, noise=0.03, blocks=enough)).code for seed in range(20)
+    ]
+    assert settled.count("worse") >= 12
+
+
+def test_a_failed_gate_makes_an_arm_the_worse_one_however_fast() -> None:
+    failed = Gate(verdict="fail", because="tasks: 12 points fewer are right", rule=GateRule(), asked=("tasks",))
+    gated = msgspec.structs.replace(quality("within the noise floor"), gate=failed)
+    _, _, found = judge(experiment({"ttft": 0.6, "tpot": 0.7}), gated, None, seed=1, resamples=FEW)
+    assert found.code == "worse"
+    assert found.text.startswith("B fails the quality gate")
+    assert "12 points" in found.because[0]
+
+
+def test_a_warm_up_that_was_too_short_is_named() -> None:
+    runs = []
+    for run in experiment({}):
+        slow = [
+            msgspec.structs.replace(row, e2e=row.e2e * (1.8 if at < 12 else 1.0)) if row.e2e is not None else row
+            for at, row in enumerate(run.rows)
+        ]
+        runs.append(msgspec.structs.replace(run, rows=tuple(slow)))
+    assert any("first quarter of every run is slower" in reason for reason in verdict(runs).because)
+    assert not any("first quarter" in reason for reason in verdict(experiment({})).because)
 
 
 def test_a_difference_hidden_in_noise_is_inconclusive_and_the_drift_is_named() -> None:

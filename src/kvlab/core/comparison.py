@@ -20,7 +20,15 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None = None
     high: float | None = None
     noise: float | None = None
-    """Relative change between runs of the same arm: what counts as nothing."""
+    """Relative change that two arms of one configuration stay below in 95 of 100 experiments of this size."""
+    margin: float | None = None
+    """No difference was seen within this: what two runs of one arm differ by, at least 5 and at most 20 %."""
+    p: float | None = None
+    """Two-sided p-value of the interval; of the metrics that decide, adjusted for their number (Hochberg)."""
+    permutation_p: float | None = None
+    """The same by permutation over pairs of runs. None: too few pairs to reach 5 %."""
+    evidence: float | None = None
+    """The e-value of an experiment that may stop at every look: 20 is what 5 % is otherwise."""
     verdict: RowVerdict
     because: str = ""
 

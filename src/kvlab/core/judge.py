@@ -11,8 +11,9 @@ The rule, in this order:
    survivors; if performance says the opposite, inconclusive.
 3. The pool. When the load never filled it, "no difference seen" becomes inconclusive: the experiment never reached
    what a larger cache is for. A difference that was measured stands, with the remark.
-4. Quality. Answers below the noise floor are other answers, which need not be worse ones: "better" and "no difference
-   seen" become inconclusive, since a person must read them first; the rest stands, with the remark.
+4. Quality. An arm that fails the gate is the worse one, however fast: the gate's rule was fixed before the run. Answers
+   below the noise floor that do not fail it are other answers, which need not be worse ones: "better" and "no
+   difference seen" become inconclusive, since a person must read them first; the rest stands, with the remark.
 """
 
 from __future__ import annotations
@@ -21,40 +22,26 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from kvlab.core.comparison import ComparisonRow
-from kvlab.core.performance import compare_runs, percent, percent_range, share
+from kvlab.core.performance import DECISIVE, PRIMARY, compare_runs, percent, percent_range, share
 from kvlab.core.quality import Prefix, Quality
 from kvlab.core.record import AbVerdict, PoolPeak, Run
+from kvlab.core.remarks import (
+    FULL,
+    TITLES,
+    ArmSum,
+    added_up,
+    batches,
+    beside_tpot,
+    drifted,
+    pressure,
+    slow_begin,
+    unsteady,
+)
 from kvlab.core.statistics import CHANCE, fisher
 
 Code = Literal["better", "worse", "no_difference_seen", "inconclusive"]
 
-FULL = 0.9
-"""Peak cache use from which the pool counts as full."""
-DECISIVE = ("output_throughput", "mean_e2el_ms")
-PRIMARY = ("output_throughput", "mean_ttft_ms", "mean_tpot_ms", "mean_e2el_ms")
 _OTHER_ANSWERS = "B's answers differ from A's by more than A's own from run to run: read them before you decide."
-LARGER_BATCH = 1.25
-"""From a quarter more requests at once, an arm's time per output token is not compared at the same batch size."""
-UNSTEADY = 0.2
-"""Runs of one arm that differ by more than 20 %, and by more than the arms do, mean a machine with other work on it."""
-_TITLES = {
-    "output_throughput": "output throughput",
-    "mean_ttft_ms": "mean time to first token",
-    "mean_tpot_ms": "mean time per output token",
-    "mean_e2el_ms": "mean end-to-end latency",
-}
-
-
-class _Arm(NamedTuple):
-    """One arm's runs added up; None: the engine does not say."""
-
-    name: str
-    peak: float | None
-    waited: float | None
-    running: float | None
-    preempted: float | None
-    completed: int
-    failed: int
 
 
 class _Finding(NamedTuple):
@@ -64,39 +51,41 @@ class _Finding(NamedTuple):
 
 
 def judge(
-    runs: Sequence[Run], quality: Quality | None, prefix: Prefix | None, *, seed: int, resamples: int = 2000
+    runs: Sequence[Run],
+    quality: Quality | None,
+    prefix: Prefix | None,
+    *,
+    seed: int,
+    resamples: int = 2000,
+    sequential: bool = False,
 ) -> tuple[tuple[ComparisonRow, ...], PoolPeak, AbVerdict]:
     """The comparison rows, whether the pool was filled, and the verdict by the rule above.
 
-    Raises BadInput when the runs hold different numbers of prompts.
+    `sequential`: the experiment could have stopped after every block (`compare_runs`). Raises BadInput when the runs
+    hold different numbers of prompts.
     """
-    rows = compare_runs(runs, seed=seed, resamples=resamples)
-    a, b = _arm("A", [run for run in runs if run.arm == "a"]), _arm("B", [run for run in runs if run.arm == "b"])
+    rows = compare_runs(runs, seed=seed, resamples=resamples, sequential=sequential)
+    a, b = (
+        added_up("A", [run for run in runs if run.arm == "a"]),
+        added_up("B", [run for run in runs if run.arm == "b"]),
+    )
     pool = PoolPeak(a_peak_usage=a.peak, b_peak_usage=b.peak, filled=_filled(a, b))
     found = _performance(rows)
-    found = _with_failures(found._replace(because=_beside_tpot(found.because, _batches(a, b))), a, b)
+    found = _with_failures(found._replace(because=beside_tpot(found.because, batches(a, b))), a, b)
     found = _with_quality(_with_pool(found, pool), quality)
-    because = (*found.because, *_pressure(a, b), *_drift(rows))
+    because = (*found.because, *pressure(a, b), *unsteady(rows), *drifted(runs), *slow_begin(runs))
     if prefix is not None:
         because = (*because, f"{prefix.verdict}: {prefix.because}")
     return rows, pool, AbVerdict(code=found.code, text=found.text, because=because)
 
 
-def _arm(name: str, runs: Sequence[Run]) -> _Arm:
-    pools = [run.pool for run in runs]
-    preempted = [pool.preemptions for pool in pools if pool.preemptions is not None]
-    return _Arm(
-        name=name,
-        peak=max((pool.peak_kv_used for pool in pools if pool.peak_kv_used is not None), default=None),
-        waited=max((pool.peak_waiting for pool in pools if pool.peak_waiting is not None), default=None),
-        running=max((pool.peak_running for pool in pools if pool.peak_running is not None), default=None),
-        preempted=sum(preempted) if preempted else None,
-        completed=sum(run.completed for run in runs),
-        failed=sum(run.failed for run in runs),
-    )
+def settled(rows: Sequence[ComparisonRow]) -> bool:
+    """Whether throughput and end-to-end latency are both decided, so that more runs would not change the verdict."""
+    decided = {row.metric for row in rows if row.verdict != "inconclusive"}
+    return decided.issuperset(DECISIVE)
 
 
-def _filled(a: _Arm, b: _Arm) -> bool | None:
+def _filled(a: ArmSum, b: ArmSum) -> bool | None:
     """Whether either arm ever ran out: cache used to 90 %, a request that waited, or one preempted. None: not seen."""
     if any((arm.peak or 0) >= FULL or (arm.waited or 0) > 0 or (arm.preempted or 0) > 0 for arm in (a, b)):
         return True
@@ -138,7 +127,7 @@ def _mixed(better: list[ComparisonRow], worse: list[ComparisonRow], because: tup
 
 def _words(rows: Sequence[ComparisonRow]) -> str:
     """Rows in a few words, the whole request first: "better in output throughput (+31 %) and ..."."""
-    parts = [f"{_TITLES[row.metric]} ({percent(row.change or 0)})" for row in rows]
+    parts = [f"{TITLES[row.metric]} ({percent(row.change or 0)})" for row in rows]
     return f"{rows[0].verdict} in {_and(parts)}"
 
 
@@ -149,15 +138,15 @@ def _and(parts: Sequence[str]) -> str:
 def _sentence(row: ComparisonRow) -> str:
     """A row as a reason: the change, its interval, the noise floor and what follows."""
     if row.change is None:
-        return f"{_TITLES[row.metric]}: {row.because}"
+        return f"{TITLES[row.metric]}: {row.because}"
     interval = ""
     if row.low is not None and row.high is not None:
         interval = f" ({percent_range(row.low, row.high)})"
     noise = "" if row.noise is None else f", noise between runs {share(row.noise)}"
-    return f"{_TITLES[row.metric]} {percent(row.change)}{interval}{noise}: {row.verdict}, {row.because}"
+    return f"{TITLES[row.metric]} {percent(row.change)}{interval}{noise}: {row.verdict}, {row.because}"
 
 
-def _with_failures(found: _Finding, a: _Arm, b: _Arm) -> _Finding:
+def _with_failures(found: _Finding, a: ArmSum, b: ArmSum) -> _Finding:
     if not a.failed and not b.failed:
         return found
     counts = (
@@ -197,75 +186,13 @@ def _with_quality(found: _Finding, quality: Quality | None) -> _Finding:
     if quality is None:
         return found._replace(because=(*found.because, "answer quality was not compared"))
     remark = f"answers {quality.verdict}: {quality.because}"
+    if quality.gate is not None and quality.gate.verdict == "fail":
+        because = (f"the quality gate fails: {quality.gate.because}", remark, *found.because)
+        return _Finding("worse", f"B fails the quality gate. {found.text}", because)
+    if quality.gate is not None and quality.gate.verdict == "inconclusive":
+        remark = f"the quality gate is inconclusive: {quality.gate.because}; {remark}"
     if quality.verdict != "below the noise floor":
         return found._replace(because=(*found.because, remark))
     because = (remark, *found.because)
     text = f"{found.text} {_OTHER_ANSWERS}"
     return _Finding("worse" if found.code == "worse" else "inconclusive", text, because)
-
-
-def _pressure(a: _Arm, b: _Arm) -> list[str]:
-    """What the engine said about queues and preemptions."""
-    found = []
-    queued = [arm for arm in (a, b) if (arm.waited or 0) > 0]
-    if len(queued) == 1:
-        other = b if queued[0] is a else a
-        if other.waited is not None:
-            found.append(
-                f"requests waited in arm {queued[0].name} (up to {queued[0].waited:.0f}) and never in {other.name}"
-            )
-    elif queued:
-        found.append(f"requests waited in both arms (up to {a.waited:.0f} in A, {b.waited:.0f} in B)")
-    roomy = [(arm.name, share(arm.peak)) for arm in queued if arm.peak is not None and arm.peak < FULL]
-    if roomy:
-        held = " and ".join(f"{peak} in {name}" for name, peak in roomy)
-        found.append(
-            f"requests waited with at most part of the cache in use ({held}): the number of slots limits the"
-            " concurrency, not the bytes in use"
-        )
-    for arm in (a, b):
-        if arm.preempted:
-            found.append(f"arm {arm.name} preempted {_requests(arm.preempted)}: its cache ran over")
-    return found
-
-
-def _batches(a: _Arm, b: _Arm) -> str | None:
-    """Why the arms' times per output token are not those of the same batch; None when they are."""
-    if not a.running or not b.running or max(a.running, b.running) < LARGER_BATCH * min(a.running, b.running):
-        return None
-    more = a if a.running > b.running else b
-    return (
-        f"up to {_requests(a.running)} ran at once in A and {b.running:.0f} in B: the time per output token of"
-        f" {more.name} is that of larger batches, and its time in the queue is shorter"
-    )
-
-
-def _requests(count: float) -> str:
-    return "1 request" if round(count) == 1 else f"{count:.0f} requests"
-
-
-def _beside_tpot(because: tuple[str, ...], remark: str | None) -> tuple[str, ...]:
-    """The reasons with a remark on batches right after what it explains: the time per output token."""
-    if remark is None:
-        return because
-    title = _TITLES["mean_tpot_ms"]
-    after = next((at + 1 for at, reason in enumerate(because) if reason.startswith(title)), 0)
-    return (*because[:after], remark, *because[after:])
-
-
-def _drift(rows: Sequence[ComparisonRow]) -> list[str]:
-    """One line when runs of one arm differ more than the arms do: the machine moved during the experiment."""
-    moved = [
-        f"{_TITLES[row.metric]} by {share(row.noise)} (the arms by {percent(row.change)})"
-        for row in rows
-        if row.metric in PRIMARY
-        and row.noise is not None
-        and row.change is not None
-        and row.noise > max(abs(row.change), UNSTEADY)
-    ]
-    if not moved:
-        return []
-    return [
-        f"the machine was not steady: runs of the same arm differ in {', '.join(moved)}; repeat the experiment with"
-        " nothing else running"
-    ]

@@ -1,19 +1,24 @@
-"""Arm A against arm B, metric by metric, from runs in the order A B B A."""
+"""Arm A against arm B, metric by metric, from runs in the order A B B A (and B A A B, A B B A ...)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from kvlab.core.blocks import BlockChange, block_change
 from kvlab.core.comparison import ComparisonRow, RowVerdict
 from kvlab.core.errors import BadInput
+from kvlab.core.permutation import hochberg, sign_flip
 from kvlab.core.record import Run, RunRow
-from kvlab.core.statistics import MINIMUM, Change, Statistic, block_change, noise_floor, reduce
+from kvlab.core.sequential import ALPHA, closed, confidence_sequence, e_value_beyond
+from kvlab.core.statistics import MINIMUM, Statistic, reduce
 
 SMALLEST = 0.01
-"""A change below 1 % is no difference, however narrow its interval: nobody redeploys for it."""
-WIDE = 0.2
-"""An interval that reaches beyond 20 % either way could hide a change that matters: then nothing can be said."""
+"""A change of 1 % is no difference: nobody redeploys for it. An interval must lie beyond it (a minimum-effect test)."""
+NARROW, WIDE = 0.05, 0.2
+"""Between these lies the margin of "no difference seen", whatever the noise: below 5 % few would act, and an interval
+that reaches beyond 20 % either way could hide a change that matters."""
 
 USELESS = 10.0
 """An interval that reaches beyond +-1000 % is not worth printing."""
@@ -34,6 +39,10 @@ def _per_request(name: str, value: Callable[[RunRow], float | None]) -> tuple[Me
     return tuple(Metric(f"{statistic}_{name}", "ms", False, statistic, value) for statistic in statistics)
 
 
+PRIMARY = ("output_throughput", "mean_ttft_ms", "mean_tpot_ms", "mean_e2el_ms")
+"""The metrics that decide. What is claimed of them errs together at 5 %; the others are shown, each at its own 95 %."""
+DECISIVE = ("output_throughput", "mean_e2el_ms")
+"""Of those, the whole request: what a user waits for, and what the machine yields."""
 METRICS = (
     Metric("request_throughput", "requests/s", True),
     Metric("output_throughput", "tokens/s", True),
@@ -60,14 +69,26 @@ def percent_range(low: float, high: float) -> str:
     return f"95 % interval {percent(low)} to {percent(high)}"
 
 
-def compare_runs(runs: Sequence[Run], *, seed: int, resamples: int = 2000) -> tuple[ComparisonRow, ...]:
+def compare_runs(
+    runs: Sequence[Run], *, seed: int, resamples: int = 2000, sequential: bool = False
+) -> tuple[ComparisonRow, ...]:
     """One row per metric that both arms have.
 
     Latencies compare the prompts that were answered in every run, by their position in `Run.rows`; an arm's value is
-    the mean over its runs. A metric is better or worse only if its 95 % interval excludes zero *and* the change exceeds
-    both the noise floor (the change between two runs of the same arm) and 1 %. Otherwise no difference was seen, or,
-    when the interval reaches beyond 20 %, nothing can be said. Raises BadInput when runs hold different numbers of
-    prompts.
+    the mean over its runs. A metric is better or worse only if
+
+    * its 95 % interval lies wholly beyond 1 % either way, and the change exceeds what two arms of one configuration
+      would differ by (`noise`), and
+    * for the four metrics that decide: the p-value, adjusted for the four (Hochberg), is at most 5 %, and so is that of
+      the permutation test over pairs of runs, adjusted alike, where there are pairs enough to reach it.
+
+    No difference was seen when the interval lies within the margin: what two runs of one arm differ by in 95 of 100
+    cases, but at least 5 and at most 20 %. Otherwise nothing can be said.
+
+    `sequential`: somebody looked after every block and could have stopped. Then interval and evidence come from the
+    pairs of runs by `core.sequential`, which holds at every look at once.
+
+    Raises BadInput when runs hold different numbers of prompts.
     """
     lengths = sorted({len(run.rows) for run in runs})
     if len(lengths) > 1:
@@ -75,13 +96,32 @@ def compare_runs(runs: Sequence[Run], *, seed: int, resamples: int = 2000) -> tu
             f"the runs hold {' and '.join(map(str, lengths))} requests, so their prompts do not pair; run the"
             " experiment again with the same prompts in every run"
         )
-    found = []
-    for metric in METRICS:
-        values = _values(metric, runs)
-        arms = [[row for row, run in zip(values, runs, strict=True) if run.arm == arm] for arm in "ab"]
-        if all(arms) and all(values):
-            found.append(_row(metric, arms[0], arms[1], seed, resamples))
-    return tuple(found)
+    seen = [
+        _seen(metric, values, runs, seed=seed, resamples=resamples, sequential=sequential)
+        for metric in METRICS
+        if all(values := _values(metric, runs)) and {run.arm for run in runs} == {"a", "b"}
+    ]
+    deciding = [one for one in seen if one.metric.name in PRIMARY]
+    adjusted = _adjusted(deciding, sequential=sequential)
+    return tuple(_row(one, adjusted.get(one.metric.name, one.chance), sequential=sequential) for one in seen)
+
+
+class _Chance(NamedTuple):
+    """How likely chance alone is: p-values, or e-values where somebody looked in between. None: not known."""
+
+    p: float | None = None
+    permutation_p: float | None = None
+    evidence: float | None = None
+
+
+class _Seen(NamedTuple):
+    """One metric: every run's value by arm, the change, and what chance does."""
+
+    metric: Metric
+    arms: tuple[list[float], list[float]]
+    found: BlockChange
+    chance: _Chance
+    prompts: int
 
 
 def _values(metric: Metric, runs: Sequence[Run]) -> list[list[float]]:
@@ -93,54 +133,131 @@ def _values(metric: Metric, runs: Sequence[Run]) -> list[list[float]]:
     return [[value * 1000 for i in kept if (value := column[i]) is not None] for column in columns]
 
 
-def _row(metric: Metric, a: list[list[float]], b: list[list[float]], seed: int, resamples: int) -> ComparisonRow:
+def _seen(
+    metric: Metric, values: list[list[float]], runs: Sequence[Run], *, seed: int, resamples: int, sequential: bool
+) -> _Seen:
     statistic = metric.statistic or "mean"
-    change = block_change(a, b, statistic, seed=seed, resamples=resamples)
-    per_run = [[value for run in arm if (value := reduce(run, statistic)) is not None] for arm in (a, b)]
-    noise = noise_floor(*per_run)
-    verdict, because = _row_verdict(metric, change, noise, len(a[0]))
+    a, b = ([row for row, run in zip(values, runs, strict=True) if run.arm == arm] for arm in "ab")
+    at = [run.block for arm in "ab" for run in runs if run.arm == arm]
+    found = block_change(a, b, statistic, seed=seed, resamples=resamples, at=at)
+    one, other = ([value for row in arm if (value := reduce(row, statistic)) is not None] for arm in (a, b))
+    pairs = pair_differences(
+        {
+            run.block: (run.arm, value)
+            for run, row in zip(runs, values, strict=True)
+            if (value := reduce(row, statistic))
+        }
+    )
+    if not sequential:
+        return _Seen(metric, (one, other), found, _Chance(found.p, sign_flip(pairs, seed=seed)), len(a[0]))
+    low, high = confidence_sequence(pairs)[1:]
+    known = math.isfinite(low) and math.isfinite(high)
+    found = found._replace(
+        low=math.expm1(low) if known else None, high=math.expm1(min(high, 50.0)) if known else None, p=None
+    )
+    evidence = e_value_beyond(pairs, math.log1p(SMALLEST))
+    return _Seen(metric, (one, other), found, _Chance(evidence=evidence), len(a[0]))
+
+
+def pair_differences(values: Mapping[int, tuple[str, float]]) -> list[float]:
+    """log(B / A) of runs 0 and 1, 2 and 3, ... where a pair has one run of each arm and both values are positive."""
+    found = []
+    for first in range(0, max(values, default=-1) + 1, 2):
+        pair = dict(values[at] for at in (first, first + 1) if at in values)
+        if pair.keys() == {"a", "b"} and min(pair.values()) > 0:
+            found.append(math.log(pair["b"] / pair["a"]))
+    return found
+
+
+def _adjusted(deciding: Sequence[_Seen], *, sequential: bool) -> dict[str, _Chance]:
+    """The metrics that decide with their chances taken together."""
+    if sequential:
+        together = closed({one.metric.name: one.chance.evidence or 0.0 for one in deciding})
+        return {name: _Chance(evidence=evidence) for name, evidence in together.items()}
+    p = hochberg({one.metric.name: one.chance.p for one in deciding if one.chance.p is not None})
+    turned = hochberg({one.metric.name: q for one in deciding if (q := one.chance.permutation_p) is not None})
+    return {one.metric.name: _Chance(p.get(one.metric.name), turned.get(one.metric.name)) for one in deciding}
+
+
+def _row(seen: _Seen, chance: _Chance, *, sequential: bool) -> ComparisonRow:
+    one, other = seen.arms
+    found, noise = seen.found, seen.found.noise
+    margin = None if noise is None else min(max(noise.repeatability, NARROW), WIDE)
+    between = None if noise is None else noise.between_arms(len(one), len(other))
+    verdict, because = _row_verdict(seen, chance, between, margin)
     return ComparisonRow(
-        metric=metric.name,
-        unit=metric.unit,
-        a=sum(per_run[0]) / len(per_run[0]),
-        b=sum(per_run[1]) / len(per_run[1]),
-        change=change.change,
-        low=change.low,
-        high=change.high,
-        noise=noise,
+        metric=seen.metric.name,
+        unit=seen.metric.unit,
+        a=sum(one) / len(one),
+        b=sum(other) / len(other),
+        change=found.change,
+        low=found.low,
+        high=found.high,
+        noise=between,
+        margin=margin,
+        p=chance.p,
+        permutation_p=chance.permutation_p,
+        evidence=chance.evidence,
         verdict=verdict,
         because=because,
     )
 
 
-def _row_verdict(metric: Metric, change: Change, noise: float | None, prompts: int) -> tuple[RowVerdict, str]:
+def _row_verdict(seen: _Seen, chance: _Chance, noise: float | None, margin: float | None) -> tuple[RowVerdict, str]:
+    metric, change = seen.metric, seen.found
     if change.change is None:
         return "inconclusive", "arm A's value is not above zero, so there is no relative change"
-    if change.low is None or change.high is None or noise is None:
-        if noise is None:
+    if change.low is None or change.high is None or noise is None or margin is None:
+        if min(map(len, seen.arms)) < 2:
             return "inconclusive", "an arm ran only once, so the noise between runs is unknown"
-        if prompts == 1:
+        if noise is None:
             return "inconclusive", "a run's value is zero, so there is no relative noise"
+        if chance.evidence is not None:
+            return "inconclusive", "too few pairs of runs for an interval that holds at every look"
         needed = MINIMUM[metric.statistic or "mean"]
-        return "inconclusive", f"an interval needs {needed} prompts answered in every run, there are {prompts}"
-    return judged(change.change, (change.low, change.high), higher_is_better=metric.higher_is_better, noise=noise)
+        return "inconclusive", f"an interval needs {needed} prompts answered in every run, there are {seen.prompts}"
+    verdict, because = judged(
+        change.change,
+        (change.low, change.high),
+        higher_is_better=metric.higher_is_better,
+        noise=noise,
+        margin=margin,
+    )
+    chances = _may_be_chance(chance) if verdict in ("better", "worse") else None
+    return (verdict, because) if chances is None else ("inconclusive", f"{because}, but {chances}")
+
+
+def _may_be_chance(chance: _Chance) -> str | None:
+    """What speaks against a change that its own interval shows; None: nothing."""
+    if chance.evidence is not None and chance.evidence < 1 / ALPHA:
+        return (
+            f"with every look and metric counted the evidence is {chance.evidence:.3g}, and {1 / ALPHA:.0f} is needed"
+        )
+    if chance.p is not None and chance.p > ALPHA:
+        return f"of {len(PRIMARY)} metrics one may look so by chance (p {chance.p:.2f}, Hochberg)"
+    if chance.permutation_p is not None and chance.permutation_p > ALPHA:
+        return f"turning the arms of the pairs over gives as much by chance (p {chance.permutation_p:.2f}, Hochberg)"
+    return None
 
 
 def judged(
-    change: float, interval: tuple[float, float], *, higher_is_better: bool, noise: float = 0.0
+    change: float,
+    interval: tuple[float, float],
+    *,
+    higher_is_better: bool,
+    noise: float = 0.0,
+    margin: float = WIDE,
 ) -> tuple[RowVerdict, str]:
     """The rule of a row that has an interval: see `compare_runs`; `noise` 0 where it was not measured."""
     low, high = interval
-    threshold = max(noise, SMALLEST)
-    excludes_zero = low > 0 or high < 0
-    if excludes_zero and abs(change) > threshold:
+    if low > SMALLEST or high < -SMALLEST:
+        if abs(change) <= noise:
+            return "inconclusive", f"two arms of one configuration would differ by up to {share(noise)}"
         better = (change > 0) == higher_is_better
         beyond = " and the change exceeds the noise" if noise else ""
-        return ("better" if better else "worse"), f"the interval excludes zero{beyond}"
-    if max(-low, high) > WIDE and not excludes_zero:
-        return "inconclusive", "the interval is too wide to see a change"
-    if not excludes_zero:
-        return "no difference seen", "the interval includes zero"
-    if threshold > SMALLEST:
-        return "no difference seen", f"runs of the same arm differ by {share(noise)}, as much as the arms do"
-    return "no difference seen", f"the change is below {share(SMALLEST)}"
+        return ("better" if better else "worse"), f"the interval lies beyond {share(SMALLEST)}{beyond}"
+    if max(-low, high) <= margin:
+        return "no difference seen", f"the interval lies within {share(margin)} either way"
+    if low > 0 or high < 0:
+        return "inconclusive", f"the interval excludes zero and not a change below {share(SMALLEST)}"
+    return "inconclusive", f"the interval is too wide: it reaches beyond {share(margin)}"

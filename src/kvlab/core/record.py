@@ -90,6 +90,59 @@ class AbVerdict(msgspec.Struct, frozen=True, kw_only=True):
     because: tuple[str, ...]
 
 
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """What an experiment that may stop early found after a block."""
+
+    blocks: int
+    """Blocks until then."""
+    code: Literal["better", "worse", "no_difference_seen", "inconclusive"]
+    settled: bool
+    """Whether throughput and end-to-end latency are both decided: then it stops."""
+
+
+class More(msgspec.Struct, frozen=True, kw_only=True):
+    """What would settle an inconclusive verdict, as an estimate: the noise is known from few runs."""
+
+    requests: int
+    low: int
+    high: int | None
+    """At the ends of the noise's 95 % interval. None: more than a thousand blocks."""
+    metric: str
+    """The metric that needs the most."""
+    text: str
+
+
+class Design(msgspec.Struct, frozen=True, kw_only=True):
+    """The order in which the arms ran, and what was saved by stopping."""
+
+    order: str
+    """ "A B B A" """
+    blocks: int
+    most_blocks: int
+    sequential: bool
+    looks: tuple[Look, ...] = ()
+    requests: int = 0
+    """Measured requests that were sent, all runs together."""
+    requests_saved: int = 0
+    """Those that the most blocks would have taken besides."""
+    more: More | None = None
+    """None: settled, or nothing to estimate it from."""
+
+
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """One number that plan and load foretell, written down before the first run, and what was then seen."""
+
+    arm: Literal["a", "b"]
+    name: str
+    unit: str
+    low: float
+    high: float
+    because: str
+    seen: float | None = None
+    hit: bool | None = None
+    """Whether what was seen lies within the range. None: not seen."""
+
+
 class Ab(msgspec.Struct, frozen=True, kw_only=True):
     """`kvlab ab`: what the contract promises."""
 
@@ -100,6 +153,9 @@ class Ab(msgspec.Struct, frozen=True, kw_only=True):
     prefix: Prefix | None
     pool: PoolPeak
     verdict: AbVerdict
+    design: Design | None = None
+    """None: a record from before kvlab kept it, which ran A B B A."""
+    forecast: tuple[Forecast, ...] = ()
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Intervals at 95 %, deterministic from a seed: bootstrap, Wilson, and the change between arms run in blocks.
+"""Intervals at 95 %, deterministic from a seed: bootstrap, Student, Wilson; the arms of an experiment are in `blocks`.
 
 Percentile bootstrap intervals are widened to t quantiles and n - 1 (Hesterberg, "What Teachers Should Know About the
 Bootstrap", The American Statistician 69(4), 2015, section 5.3), because the plain ones are too narrow in small samples.
@@ -47,7 +47,7 @@ def reduce(values: Sequence[float], statistic: Statistic) -> float | None:
         return None
     import numpy as np
 
-    return float(_reduce(np.asarray(values, dtype=float)[None, :], statistic)[0])
+    return float(reduced_rows(np.asarray(values, dtype=float)[None, :], statistic)[0])
 
 
 def wilson(successes: float, n: float, level: float = LEVEL) -> Interval:
@@ -86,9 +86,9 @@ def bootstrap_interval(
     import numpy as np
 
     data = np.asarray(values, dtype=float)
-    drawn = _resampled([data[None, :]], statistic, _generator(seed), resamples)[0][:, 0]
-    low, high = _bounds(drawn, len(data))
-    return Interval(float(_reduce(data[None, :], statistic)[0]), low, high)
+    drawn = resampled([data[None, :]], statistic, generator(seed), resamples)[0][:, 0]
+    low, high = bounds(drawn, len(data))
+    return Interval(float(reduced_rows(data[None, :], statistic)[0]), low, high)
 
 
 def geometric_interval(values: Sequence[float]) -> Interval | None:
@@ -133,84 +133,22 @@ def bootstrap_change(
         return Change(change, None, None)
     import numpy as np
 
-    rng = _generator(seed)
+    rng = generator(seed)
     one, two = np.asarray(a, dtype=float)[None, :], np.asarray(b, dtype=float)[None, :]
     if paired:
-        both = _resampled([np.concatenate([one, two])], statistic, rng, resamples)[0]
+        both = resampled([np.concatenate([one, two])], statistic, rng, resamples)[0]
         first, second = both[:, 0], both[:, 1]
     else:
-        drawn = _resampled([one, two], statistic, rng, resamples)
+        drawn = resampled([one, two], statistic, rng, resamples)
         first, second = drawn[0][:, 0], drawn[1][:, 0]
     if (first <= 0).any():
         return Change(change, None, None)
-    low, high = _bounds(second / first - 1, min(len(a), len(b)))
+    low, high = bounds(second / first - 1, min(len(a), len(b)))
     return Change(change, low, high)
 
 
-def block_change(
-    a: Sequence[Sequence[float]],
-    b: Sequence[Sequence[float]],
-    statistic: Statistic = "mean",
-    *,
-    seed: int,
-    resamples: int = 2000,
-) -> Change:
-    """Relative change between arms that ran several times (A B B A), with the noise between runs in the interval.
-
-    `a` and `b` hold one row per run; value i of every row belongs to the same prompt. An arm's value is the mean over
-    its runs of the run's statistic. Two sources of error enter the interval, both drawn in every resample:
-
-    * the prompts: drawn with replacement, the same ones for every run, so what a prompt costs in both arms cancels;
-    * the runs: what differs between two runs of the same arm (machine, neighbours, drift) does not shrink with more
-      prompts. Its variance is pooled over the arms from the logarithms of the runs' values, less half of what the
-      prompts' own scatter explains, and enters with Student's t at (runs - arms) degrees of freedom, because it is
-      known from very few runs. Half: taking away all of it leaves 92 % intervals where both sources are equal, taking
-      away nothing gives 99 % intervals of twice the width (tests/statistics simulates it).
-
-    A run-level number such as throughput is a row of one value: only the second source counts. The interval is None
-    with one run per arm (the noise between runs is then unknown), below `MINIMUM` prompts, or for values not positive.
-    Raises ValueError when rows differ in length.
-    """
-    import numpy as np
-
-    widths = {len(row) for row in (*a, *b)}
-    if len(widths) > 1:
-        raise ValueError(f"runs with different numbers of prompts: {sorted(widths)}")
-    if not a or not b or widths == {0}:
-        return NO_CHANGE
-    runs = np.asarray([*a, *b], dtype=float)
-    values, split, prompts = _reduce(runs, statistic), len(a), runs.shape[1]
-    base = float(values[:split].mean())
-    if base <= 0:
-        return NO_CHANGE
-    change = float(values[split:].mean()) / base - 1
-    freedom = len(runs) - 2
-    if freedom < 1 or (values <= 0).any() or 1 < prompts < MINIMUM[statistic]:
-        return Change(change, None, None)
-    rng = _generator(seed)
-    drawn = (
-        _resampled([runs], statistic, rng, resamples)[0] if prompts > 1 else np.repeat(values[None, :], resamples, 0)
-    )
-    if (drawn <= 0).any():
-        return Change(change, None, None)
-    seen = _within_arms(np.log(values), split)
-    explained = _within_arms(np.log(drawn), split).var(axis=0)
-    variance = max(0.0, float((seen**2).sum() - explained.sum() / 2) / freedom)
-    deviation = (variance * (1 / split + 1 / len(b))) ** 0.5
-    ratio = np.log(drawn[:, split:].mean(axis=1) / drawn[:, :split].mean(axis=1))
-    # Evenly spaced quantiles of t in random order, not draws: at 2 degrees of freedom its tails are too heavy to draw.
-    ratio = ratio + deviation * rng.permutation(_t_quantiles(freedom, resamples))
-    low, high = _bounds(np.expm1(ratio), prompts)
-    return Change(change, low, high)
-
-
-def noise_floor(*arms: Sequence[float]) -> float | None:
-    """Largest relative change between runs of the same arm: what counts as nothing. None when no arm ran twice."""
-    repeated = [arm for arm in arms if len(arm) > 1 and min(arm) > 0]
-    return max((max(arm) / min(arm) - 1 for arm in repeated), default=None)
-
-
-def _reduce(values: Array, statistic: Statistic) -> Array:
+def reduced_rows(values: Array, statistic: Statistic) -> Array:
+    """The statistic along the last axis."""
     import numpy as np
 
     if statistic == "mean":
@@ -222,14 +160,14 @@ def _reduce(values: Array, statistic: Statistic) -> Array:
     return np.asarray(reduced, dtype=float)
 
 
-def _generator(seed: int) -> np.random.Generator:
+def generator(seed: int) -> np.random.Generator:
     """numpy takes no negative seed, which loads and schedules do: it would fail after the last run."""
     import numpy as np
 
     return np.random.default_rng(seed if seed >= 0 else [1, -seed])
 
 
-def _resampled(groups: list[Array], statistic: Statistic, rng: np.random.Generator, resamples: int) -> list[Array]:
+def resampled(groups: list[Array], statistic: Statistic, rng: np.random.Generator, resamples: int) -> list[Array]:
     """For each group (rows, n): the statistic of every row in every resample, (resamples, rows).
 
     The rows of a group share the drawn columns; groups are drawn independently.
@@ -243,27 +181,12 @@ def _resampled(groups: list[Array], statistic: Statistic, rng: np.random.Generat
         parts = []
         for start in range(0, resamples, step):
             columns = rng.integers(0, n, size=(min(step, resamples - start), n))
-            parts.append(_reduce(group[:, columns], statistic).T)
+            parts.append(reduced_rows(group[:, columns], statistic).T)
         found.append(np.concatenate(parts))
     return found
 
 
-def _within_arms(logs: Array, split: int) -> Array:
-    """Distance of each run (last axis) from the mean of its arm; the first `split` runs are one arm."""
-    import numpy as np
-
-    arms = (logs[..., :split], logs[..., split:])
-    return np.concatenate([arm - arm.mean(axis=-1, keepdims=True) for arm in arms], axis=-1)
-
-
-def _t_quantiles(freedom: int, count: int) -> Array:
-    import numpy as np
-    from scipy.stats import t
-
-    return np.asarray(t.ppf((np.arange(count) + 0.5) / count, freedom), dtype=float)
-
-
-def _bounds(drawn: Array, n: int) -> tuple[float, float]:
+def bounds(drawn: Array, n: int) -> tuple[float, float]:
     """Percentiles that hold 95 %, widened for samples of `n` (see the module's docstring)."""
     import numpy as np
     from scipy.stats import norm, t

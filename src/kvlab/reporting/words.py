@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kvlab.core.check import Check, CheckRow, Reason
-from kvlab.core.judge import FULL
+from kvlab.core.remarks import FULL
 from kvlab.core.performance import USELESS
 from kvlab.core.plan import EngineId
 from kvlab.core.quality import Interval

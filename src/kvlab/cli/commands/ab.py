@@ -24,6 +24,16 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--lab", default="kvlab-lab", help="folder of the experiment (default: kvlab-lab)")
     parser.add_argument("--gate", action="store_true", help="exit 1 when B is worse")
+    parser.add_argument(
+        "--blocks",
+        type=count,
+        help="blocks of four runs, A B B A then B A A B (default: 1; with --sequential at most 8)",
+    )
+    parser.add_argument(
+        "--sequential",
+        action="store_true",
+        help="look after every block and stop as soon as the verdict is settled; intervals allow for the looking",
+    )
     load = parser.add_argument_group("load")
     load.add_argument("--prompts", metavar="FILE", help="prompts to send (default: random tokens)")
     load.add_argument("--num-prompts", type=count, default=32, help="requests in every run (default: 32)")
@@ -32,7 +42,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     load.add_argument("--concurrency", type=count, help="closed loop: requests in flight (default: 8)")
     load.add_argument("--rate", type=positive, help="open loop: requests a second (default: closed loop)")
     load.add_argument("--seed", type=int, default=0, help="of prompts and arrivals (default: 0)")
+    load.add_argument(
+        "--warm-up",
+        type=int,
+        help="requests sent first in every run and never counted (default: as many as are in flight, at least 4)",
+    )
     gates = parser.add_argument_group("quality and prefix")
+    gates.add_argument(
+        "--parts",
+        default="agreement",
+        help="parts of the quality gate, with commas (default: agreement; see quality --list)",
+    )
     gates.add_argument("--no-quality", action="store_true", help="leave the quality gate out")
     gates.add_argument("--quality-prompts", metavar="FILE", help="prompts of the gate (default: the 48 shipped)")
     gates.add_argument("--quality-tokens", type=count, default=64, help="longest answer (default: 64)")
@@ -52,8 +72,9 @@ def _run(options: argparse.Namespace) -> Answer:
     from kvlab.core.record import Load
     from kvlab.load.datasets import Dataset, PromptsFile, RandomTokens
     from kvlab.request import suited
-    from kvlab.settings import Settings
+    from kvlab.settings import MOST_BLOCKS, Settings
 
+    in_flight = options.concurrency if options.rate or options.concurrency else 8
     kind = "gguf" if options.source.lower().endswith(".gguf") else ""
     a, b = (suited(arm, kind) for arm in arms(options))
     dataset: Dataset = RandomTokens(input_tokens=options.input_tokens, output_tokens=options.output_tokens)
@@ -69,16 +90,19 @@ def _run(options: argparse.Namespace) -> Answer:
             prompts=options.num_prompts,
             input_tokens=options.input_tokens if options.prompts is None else None,
             output_tokens=options.output_tokens,
-            concurrency=options.concurrency if options.rate or options.concurrency else 8,
+            concurrency=in_flight,
             rate=options.rate,
             seed=options.seed,
         ),
         dataset=dataset,
-        warm_up=min(4, options.num_prompts),
+        warm_up=max(4, in_flight or 0) if options.warm_up is None else options.warm_up,
         quality_prompts=options.quality_prompts,
         quality_tokens=None if options.no_quality else options.quality_tokens,
         prefix_rounds=None if options.no_prefix else 4,
         prefix_tokens=options.prefix_tokens,
+        parts=tuple(filter(None, (part.strip() for part in options.parts.split(",")))),
+        blocks=options.blocks or (MOST_BLOCKS if options.sequential else 1),
+        sequential=options.sequential,
     )
     with progress.resumable(Path(options.lab)), progress.steps() as on_step:
         record = api.ab(settings, options.lab, command=("kvlab", *sys.argv[1:]), on_step=on_step)
