@@ -9,10 +9,11 @@ from pathlib import Path
 
 import msgspec
 
-from kvlab import __version__, machine
+from kvlab import __version__, gates, machine
 from kvlab.answers import Answer
 from kvlab.core.check import Check
 from kvlab.core.errors import BadInput, KvlabError
+from kvlab.core.gate import Tag
 from kvlab.core.level import levels
 from kvlab.core.nameless import nameless
 from kvlab.core.plan import Ask, Plan
@@ -35,10 +36,13 @@ from kvlab.lockfile import (
     LockedRun,
 )
 from kvlab.observe import read_log
+from kvlab.resuming import refuse_unfinished
 from kvlab.settings import ArmName, Settings
 from kvlab.weightfiles import OnBytes, model
 
-_ANSWERS: dict[ArmName, tuple[str, ...]] = {"a": ("answers-a1.json", "answers-a2.json"), "b": ("answers-b.json",)}
+_SETS: dict[ArmName, tuple[Tag, ...]] = {"a": ("a1", "a2"), "b": ("b",)}
+_AGREEMENT = "agreement"
+"""The part of the quality gate that keeps answers."""
 
 
 def of_plan(plan: Plan, place: str | None = None, progress: OnBytes | None = None) -> Lock:
@@ -71,8 +75,7 @@ def of_lab(folder: Path, arm: ArmName | None = None, progress: OnBytes | None = 
     if not lab.has(SPEC):
         raise BadInput(f"{folder} is no lab: there is no {SPEC} in it; give the folder of kvlab ab, or --plan FILE")
     settings = lab.load(SPEC, Settings)
-    if not lab.has("record.json"):
-        raise BadInput(f"{folder} is not finished; kvlab ab --resume {folder} completes it, then freeze it")
+    refuse_unfinished(folder)
     record = lab.load("record.json", Record)
     if record.ab is None:
         raise BadInput(f"{folder} holds no judged experiment; give the folder of kvlab ab, or --plan FILE")
@@ -189,9 +192,9 @@ def _load(lab: Lab, settings: Settings, record: Record) -> LockedLoad:
 def _quality(lab: Lab, settings: Settings, record: Record, arm: ArmName) -> LockedQuality | None:
     """The arm's answers, where the experiment asked for them."""
     quality = record.ab.quality if record.ab is not None else None
-    if quality is None or settings.quality_tokens is None or not all(lab.has(name) for name in _ANSWERS[arm]):
+    sets = [found for tag in _SETS[arm] if (found := _answers(lab, tag))]
+    if quality is None or settings.quality_tokens is None or len(sets) < len(_SETS[arm]):
         return None
-    sets = [lab.load(name, tuple[Answer, ...]) for name in _ANSWERS[arm]]
     return LockedQuality(
         max_tokens=settings.quality_tokens,
         concurrency=settings.quality_concurrency,
@@ -205,6 +208,15 @@ def _quality(lab: Lab, settings: Settings, record: Record, arm: ArmName) -> Lock
             for one in zip(*sets, strict=True)
         ),
     )
+
+
+def _answers(lab: Lab, tag: Tag) -> tuple[Answer, ...]:
+    """A set of answers; until the gate had parts, it lay in a file of its own. Empty: there is none."""
+    earlier = f"answers-{tag}.json"
+    if lab.has(gates.file_of(_AGREEMENT, tag)):
+        found: tuple[Answer, ...] | None = gates.evidence(_AGREEMENT, tag, lab)
+        return found or ()
+    return lab.load(earlier, tuple[Answer, ...]) if lab.has(earlier) else ()
 
 
 def model_word(plan: Plan) -> str | None:
