@@ -15,6 +15,7 @@ LONGEST = 16_384
 """Tokens of the last try: blocks of models with recurrent state may have some thousands."""
 TAIL = 16
 """Tokens after the shared ones, so that no probe's last token, which is always computed, is one of them."""
+WINDOW = "as an engine does that keeps no more of a sliding layer than its window"
 PROBES = 12
 """Further probes, of which the search for the first hit takes most."""
 
@@ -76,7 +77,8 @@ def measure_block(
         if size is None or size < 1:
             return _unseen(tuple(probing.probes), stated, f"{whole - 1:,} shared tokens hit no less than {whole:,}")
         first = _first_hit(probing, whole, size)
-        others = [at for at in (size + 1, 2 * size - 1, 2 * size) if size > 1 and first <= at <= whole]
+        around = (first - 1, first + 1, first + size - 1, first + size)
+        others = [at for at in around if size > 1 and at <= whole]
         for at in others:
             probing.cached(at)
     except ServerRefused as error:
@@ -178,7 +180,7 @@ def _evidence(probes: tuple[BlockProbe, ...], size: int, first: int) -> str:
         below = [tokens for tokens in told if tokens < first and told[tokens] is not None]
         if below:
             at = max(below)
-            text += f" from {first:,} shared tokens on ({at:,} shared: {told[at]:,} cached)"
+            text += f" from {first:,} shared tokens on ({at:,} shared: {told[at]:,} cached), {WINDOW}"
         return text
     short = f"{first - 1:,} shared tokens hit {told[first - 1]:,}, " if told.get(first - 1) is not None else ""
     ends = max(told)

@@ -9,6 +9,8 @@ import altair as alt
 from kvlab.core.quality import Prefix
 from kvlab.reporting.charts.drawing import ARM_A, ARM_B, MUTED, WIDTH, Drawing, data, untitled
 
+_ROOM = 1.5
+"""An interval that reaches higher than so many times the slowest mean is cut there: it would hide the curve."""
 _COLD, _WARM = "cold", "warm"
 _SEEN, _LRU = "measured", "simulated: least recently used evicted first"
 
@@ -22,13 +24,20 @@ def lengths(value: Prefix) -> Drawing | None:
     """Cold and warm time to first token of every length, with intervals."""
     if value.lengths is None or not value.lengths.points:
         return None
+    top = _ROOM * max(point.cold_ttft.value for point in value.lengths.points)
     rows: list[dict[str, Any]] = [
-        {"x": point.prefix_tokens, "y": interval.value, "low": interval.low, "high": interval.high, "state": state}
+        {
+            "x": point.prefix_tokens,
+            "y": interval.value,
+            "low": interval.low,
+            "high": min(interval.high, top),
+            "state": state,
+        }
         for point in value.lengths.points
         for state, interval in ((_COLD, point.cold_ttft), (_WARM, point.warm_ttft))
     ]
     states = [_COLD, _WARM]
-    x = alt.X("x:Q", title="tokens of the shared prefix", axis=alt.Axis(format=",", tickCount=8))
+    x = alt.X("x:Q", title="tokens of the shared prefix", axis=alt.Axis(format=",.0f", tickCount=8))
     colour = alt.Color("state:N", scale=alt.Scale(domain=states, range=[ARM_A, ARM_B]), legend=untitled())
     shape = alt.Shape("state:N", scale=alt.Scale(domain=states, range=["circle", "diamond"]), legend=untitled())
     base = alt.Chart(data(rows)).encode(x=x, color=colour)
@@ -41,7 +50,7 @@ def lengths(value: Prefix) -> Drawing | None:
     return Drawing(
         name="prefix-lengths",
         title="Time to first token over the length of the prefix",
-        text=f"Cold and warm, with 95 % intervals. {value.lengths.because}",
+        text=f"Cold and warm, with 95 % intervals, cut at the top of the chart. {value.lengths.because}",
         chart=alt.layer(*layers).properties(width=WIDTH, height=240),
     )
 
@@ -62,7 +71,7 @@ def churn(value: Prefix) -> Drawing | None:
     names = [_SEEN, _LRU]
     colour = alt.Color("who:N", scale=alt.Scale(domain=names, range=[ARM_B, MUTED]), legend=untitled())
     shape = alt.Shape("who:N", scale=alt.Scale(domain=names, range=["diamond", "circle"]), legend=untitled())
-    x = alt.X("x:Q", title="tokens of all prefixes together", axis=alt.Axis(format=",", tickCount=8))
+    x = alt.X("x:Q", title="tokens of all prefixes together", axis=alt.Axis(format=",.0f", tickCount=8))
     y = alt.Y("y:Q", title="found at the second visit", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
     base = alt.Chart(data(rows)).encode(x=x, y=y, color=colour)
     layers = [base.mark_line(strokeWidth=1.5), base.mark_point(filled=True, size=60, opacity=0.9).encode(shape=shape)]
