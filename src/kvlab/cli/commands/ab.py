@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING
 
 from kvlab.cli.asking import add_arguments, arms
 from kvlab.cli.command import Answer, Command, count, positive, tokens
+from kvlab.core.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from kvlab.settings import Settings
+
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", help="a Hub id, a folder, a config.json or a .gguf file")
+    parser.add_argument("source", nargs="?", help="a Hub id, a folder, a config.json or a .gguf file")
+    parser.add_argument(
+        "--resume",
+        metavar="LAB",
+        help="go on with the interrupted experiment in LAB, with the settings it was begun with",
+    )
     parser.add_argument(
         "--a", action="append", default=[], metavar="NAME=VALUE", help="what arm A sets; repeatable (default: nothing)"
     )
@@ -67,20 +75,50 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> Answer:
-    from kvlab import api
+    from kvlab import api, resuming
     from kvlab.cli import progress
+    from kvlab.cli.stderr import say
+
+    settings = _settings(options) if options.resume is None else _resumed(options)
+    lab = Path(options.resume or options.lab)
+    if told := resuming.told(lab):
+        say(told)
+    with progress.resumable(lab), progress.steps() as on_step:
+        record = api.ab(settings, lab, command=("kvlab", *sys.argv[1:]), on_step=on_step)
+    found = record.ab
+
+    def show() -> RenderableType:
+        from kvlab.cli.endings import finished
+
+        return finished(record, lab)
+
+    worse = options.gate and found is not None and found.verdict.code == "worse"
+    return Answer(found, show, exit_code=1 if worse else 0)
+
+
+def _resumed(options: argparse.Namespace) -> Settings:
+    from kvlab.resuming import settings_of
+
+    if options.source is not None or options.a or options.b:
+        raise BadInput("--resume goes on with what was begun: leave the source, --a and --b out")
+    return settings_of(Path(options.resume))
+
+
+def _settings(options: argparse.Namespace) -> Settings:
     from kvlab.core.record import Load
     from kvlab.load.datasets import Dataset, PromptsFile, RandomTokens
     from kvlab.request import suited
     from kvlab.settings import MOST_BLOCKS, Settings
 
+    if options.source is None:
+        raise BadInput("ab needs a source (a Hub id, a folder, a config.json or a .gguf file), or --resume LAB")
     in_flight = options.concurrency if options.rate or options.concurrency else 8
     kind = "gguf" if options.source.lower().endswith(".gguf") else ""
     a, b = (suited(arm, kind) for arm in arms(options))
     dataset: Dataset = RandomTokens(input_tokens=options.input_tokens, output_tokens=options.output_tokens)
     if options.prompts is not None:
         dataset = PromptsFile(path=options.prompts, output_tokens=options.output_tokens)
-    settings = Settings(
+    return Settings(
         title=f"{options.source}: A against B on {a.engine}",
         source=options.source,
         a=a,
@@ -104,17 +142,6 @@ def _run(options: argparse.Namespace) -> Answer:
         blocks=options.blocks or (MOST_BLOCKS if options.sequential else 1),
         sequential=options.sequential,
     )
-    with progress.resumable(Path(options.lab)), progress.steps() as on_step:
-        record = api.ab(settings, options.lab, command=("kvlab", *sys.argv[1:]), on_step=on_step)
-    found = record.ab
-
-    def show() -> RenderableType:
-        from kvlab.cli.endings import finished
-
-        return finished(record, Path(options.lab))
-
-    worse = options.gate and found is not None and found.verdict.code == "worse"
-    return Answer(found, show, exit_code=1 if worse else 0)
 
 
 COMMAND = Command("two configurations of one engine: A B B A, paired prompts, intervals, a verdict", _arguments, _run)
