@@ -10,7 +10,7 @@ from kvlab.core.comparison import Compare, ComparedFile, ComparisonRow, LeftOut,
 from kvlab.core.performance import judged, share
 from kvlab.core.result import Result
 from kvlab.core.statistics import CHANCE, MINIMUM, NO_CHANGE, Change, Statistic, bootstrap_change, fisher
-from kvlab.readers import read
+from kvlab.readers import located, read
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,6 +43,12 @@ def compare(a: Path, b: Path, *, seed: int = 0) -> Compare:
     first, second = read(a), read(b)
     differs = _loads_differ(first, second)
     rows, left_out = [], []
+    for name in first.own | second.own:
+        reason = _other_definition(name, first, second)
+        if reason is not None:
+            left_out.append(LeftOut(name, reason))
+        else:
+            rows.append(_own_row(name, first, second, differs))
     for metric in first.metrics | second.metrics:
         reason = _why_left_out(metric, first, second)
         if reason is not None:
@@ -61,6 +67,9 @@ def compare(a: Path, b: Path, *, seed: int = 0) -> Compare:
 
 
 def _same(a: Path, b: Path) -> tuple[str, ...]:
+    (a, run), (b, other) = located(a), located(b)
+    if run != other:
+        return ()
     if a.samefile(b):
         return ("A and B are the same file: there is nothing to compare",)
     if a.read_bytes() == b.read_bytes():
@@ -79,14 +88,39 @@ def _why_left_out(metric: str, a: Result, b: Result) -> str | None:
     return None
 
 
+def _other_definition(name: str, a: Result, b: Result) -> str | None:
+    """Why a number under its tool's own name cannot be compared; None when both files have it, defined alike."""
+    means = {side: own.means for side, own in (("a", a.own.get(name)), ("b", b.own.get(name))) if own is not None}
+    if len(set(means.values())) == 1 and len(means) == 2:
+        return None
+    return "; ".join(f"{side}: {text}" for side, text in means.items()) + ("" if len(means) == 2 else "; only there")
+
+
+def _own_row(name: str, a: Result, b: Result, differs: str | None) -> ComparisonRow:
+    before, after = a.own[name], b.own[name]
+    change = after.value / before.value - 1 if before.value > 0 else None
+    verdict, because = _verdict(change, NO_CHANGE, after.higher_is_better, "one number a side: no interval")
+    if differs is not None:
+        verdict, because = "inconclusive", differs
+    return ComparisonRow(
+        metric=name,
+        unit=after.unit,
+        a=before.value,
+        b=after.value,
+        change=change,
+        verdict=verdict,
+        because=because,
+    )
+
+
 def _moment(result: Result) -> str:
     return "scheduled start of a request" if result.latency_from == "scheduled" else "moment that it was sent"
 
 
 def _loads_differ(a: Result, b: Result) -> str | None:
     """How the two loads differ; None when they are the same as far as the files say."""
-    for key in ("request_rate", "burstiness", "max_concurrency"):
-        if key in a.load and key in b.load and a.load[key] != b.load[key]:
+    for key in a.load:
+        if key != "num_prompts" and key in b.load and a.load[key] != b.load[key]:
             return f"the loads differ: {key} {a.load[key]} and {b.load[key]}"
     if a.cached is not None and b.cached is not None and abs(b.cached - a.cached) > _SAME_SHARE:
         return (

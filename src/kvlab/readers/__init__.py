@@ -1,18 +1,24 @@
-"""Result files: one reader a file of this folder, found by its `Reader` value."""
+"""Result files: one reader a file of this folder, found by its `Reader` value.
+
+A file is recognised by what is in it, never by its name. One that holds several runs is read as FILE#2.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-import msgspec
-
-from kvlab import store, variants
+from kvlab import variants
 from kvlab.core.errors import BadInput, shortened
-from kvlab.core.result import Reader, Result
+from kvlab.core.result import Document, Reader, Result
 from kvlab.core.units import MOST
 from kvlab.core.vllm_result import LOAD_KEYS, is_metric
+from kvlab.readers._documents import documents
+
+_CHOSEN = re.compile(r"(.+)#(\d{1,6})")
+_LISTED = 8
 
 
 @cache
@@ -21,25 +27,65 @@ def readers() -> tuple[Reader, ...]:
     return tuple(sorted(variants.collected(__name__, Reader).values(), key=lambda reader: reader.name))
 
 
-def read(path: Path) -> Result:
-    """Read a result file of any known format.
+def located(path: Path) -> tuple[Path, int | None]:
+    """The file that `path` names, and which of its runs: FILE#2 is the second, unless a file has that very name."""
+    chosen = _CHOSEN.fullmatch(str(path))
+    if chosen is None or path.exists():
+        return path, None
+    return Path(chosen[1]), int(chosen[2])
 
-    Raises BadInput in one line for a file that is missing, empty, cut short, HTML, of no known format, or that states
-    a number which cannot have been measured.
+
+def read(path: Path) -> Result:
+    """Read one run of a result file of any known format; FILE#2 reads the second of several.
+
+    Raises BadInput in one line for a file that is missing, empty, cut short, HTML, of no known format, that holds
+    several runs when none is chosen, or that states a number which cannot have been measured.
     """
-    document = _document(path)
+    file, chosen = located(path)
+    found = documents(file)
+    reader = _reader(file, found)
+    run = _run(file, [run for document in found for run in reader.runs(document)], reader, chosen)
+    if reader.name in ("kvlab", "vllm"):
+        _check_numbers(run, path)
+    result = reader.read(run, file)
+    _check(result, path)
+    return result
+
+
+def _reader(path: Path, found: Sequence[Document]) -> Reader:
     for reader in readers():
-        if reader.recognises(document):
-            _check_numbers(document, path)
-            result = reader.read(document, path)
-            _check_lists(result, path)
-            return result
+        if all(reader.recognises(document) for document in found):
+            return reader
+    for reader in readers():
+        if any(reader.recognises(document) for document in found):
+            raise BadInput(f"{path} holds results of {reader.title} and others; give each a file of its own")
     known = ", ".join(reader.title for reader in readers())
-    keys = shortened(", ".join(list(document)[:8]), 200) or "none"
+    keys = shortened(", ".join(_names(found[0])), 200) or "none"
     raise BadInput(f"{path} is no result file that kvlab reads ({known}); its keys: {keys}")
 
 
-def _check_numbers(document: Mapping[str, object], path: Path) -> None:
+def _names(document: Document) -> list[str]:
+    blocks = document.get("csv")
+    return blocks[0][0][:8] if isinstance(blocks, list) and blocks else list(document)[:8]
+
+
+def _run(path: Path, runs: Sequence[Document], reader: Reader, chosen: int | None) -> Document:
+    if not runs:
+        raise BadInput(f"{path} has {reader.title}'s form and holds no run; was it interrupted?")
+    if chosen is None and len(runs) == 1:
+        return runs[0]
+    if chosen is not None and 1 <= chosen <= len(runs):
+        return runs[chosen - 1]
+    labels = [shortened(reader.label(run), 90) for run in runs]
+    names = [f"#{at} ({label})" if label else f"#{at}" for at, label in enumerate(labels, 1)]
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    choices = ", ".join(names[:_LISTED]) + more
+    if chosen is None:
+        raise BadInput(f"{path} holds {len(runs)} runs; choose one, as {path}#1: {choices}")
+    raise BadInput(f"{path} holds {len(runs)} run{'s' * (len(runs) > 1)}, and none is #{chosen}: {choices}")
+
+
+def _check_numbers(document: Document, path: Path) -> None:
     for key, value in document.items():
         if not is_metric(key) and key not in LOAD_KEYS:
             continue
@@ -48,7 +94,11 @@ def _check_numbers(document: Mapping[str, object], path: Path) -> None:
             raise _absurd(path, key, value)
 
 
-def _check_lists(result: Result, path: Path) -> None:
+def _check(result: Result, path: Path) -> None:
+    stated = [*result.metrics.items(), *result.load.items(), *((name, own.value) for name, own in result.own.items())]
+    for name, number in stated:
+        if isinstance(number, float) and not 0 <= number <= MOST:
+            raise _absurd(path, name, number)
     for name, values in result.lists.items():
         for index, value in enumerate(values):
             if not 0 <= value <= MOST:
@@ -60,37 +110,3 @@ def _absurd(path: Path, key: str, value: object) -> BadInput:
         f"{path}: {key} is {shortened(repr(value))}, and must be a number from 0 to 2^60; the file was edited or is"
         " damaged: repeat the run"
     )
-
-
-def _document(path: Path) -> Mapping[str, object]:
-    data = store.read_bytes(path, "result file")
-    if not data.strip():
-        raise BadInput(f"{path} is empty; was the run interrupted before it wrote its result?")
-    if data.lstrip()[:1] == b"<":
-        raise BadInput(f"{path} is HTML or XML, not a result file; save the JSON itself")
-    try:
-        document: object = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise BadInput(_why(path, data, problem)) from None
-    except RecursionError:
-        raise BadInput(f"{path} is no result file: its JSON is nested too deeply") from None
-    if not isinstance(document, dict):
-        raise BadInput(f"{path} holds a JSON {type(document).__name__}, a result file holds an object")
-    return document
-
-
-def _why(path: Path, data: bytes, problem: Exception) -> str:
-    lines = [line for line in data.splitlines() if line.strip()]
-    if len(lines) > 1 and all(_is_object(line) for line in lines):
-        # `vllm bench serve --append-result` adds a line for every run.
-        return f"{path} holds {len(lines)} results, one a line; give one of them a file of its own"
-    if "truncated" in str(problem):
-        return f"{path} is cut short after {len(data)} bytes; copy it again or repeat the run"
-    return f"{path} is not JSON: {problem}"
-
-
-def _is_object(line: bytes) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(line), dict)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False

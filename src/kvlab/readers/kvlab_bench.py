@@ -10,7 +10,7 @@ import msgspec
 from kvlab import store
 from kvlab.core.errors import BadInput, shortened
 from kvlab.core.measure import RequestRow
-from kvlab.core.result import BENCH_SCHEMA, Reader, Result, rows_beside
+from kvlab.core.result import BENCH_SCHEMA, Own, Reader, Result, rows_beside
 from kvlab.core.vllm_result import load_of, metrics_of
 
 
@@ -35,7 +35,16 @@ def _read(document: Mapping[str, object], path: Path) -> Result:
         latency_from=str(own["latency_from"]),
         prompts=str(own["prompts_sha256"]) if "prompts_sha256" in own else None,
         cached=_cached(own),
+        own=_own(own, path),
     )
+
+
+def _own(document: Mapping[str, object], path: Path) -> dict[str, Own]:
+    """What another load generator measured by definitions of its own, where `--runner` was given."""
+    try:
+        return msgspec.convert(document.get("own", {}), dict[str, Own])
+    except msgspec.ValidationError as problem:
+        raise BadInput(f"{path}: kvlab.own has other contents than kvlab writes: {problem}; repeat the run") from None
 
 
 def _cached(own: Mapping[str, object]) -> float | None:

@@ -1,0 +1,92 @@
+"""What readers share: numbers out of documents that anyone may have edited, and the statistics that stand in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from kvlab.core.errors import BadInput, shortened
+from kvlab.core.result import Document
+
+
+def number(document: Document, key: str, path: Path) -> float | None:
+    """The number at `key`; None when it is absent, null or no number (NaN).
+
+    Raises BadInput when something else stands there.
+    """
+    value = document.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadInput(f"{path}: {key} is {shortened(repr(value))}, and must be a number; repeat the run")
+    try:
+        found = float(value)
+    except OverflowError:
+        raise BadInput(f"{path}: {key} is {shortened(str(value))}, which no run measures; repeat the run") from None
+    return None if math.isnan(found) else found
+
+
+def section(document: Document, key: str) -> Document:
+    """The object at `key`; an empty one when there is none."""
+    value = document.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def objects(value: object) -> tuple[Document, ...]:
+    """The objects of a list; none when it is no list."""
+    return tuple(item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
+
+
+def present(pairs: Mapping[str, float | None]) -> dict[str, float]:
+    """What is there, without what is absent."""
+    return {name: value for name, value in pairs.items() if value is not None}
+
+
+def stated(pairs: Mapping[str, float | str | None]) -> dict[str, float | str | None]:
+    """What describes the load, without what the file does not say."""
+    return {name: value for name, value in pairs.items() if value is not None}
+
+
+def spread(
+    stats: Document, metric: str, path: Path, *, keys: Mapping[str, str], scale: float = 1.0
+) -> dict[str, float]:
+    """Statistics of one latency under vLLM's names: `keys` from vLLM's part ("mean", "p99") to the tool's key."""
+    found = {}
+    for part, key in keys.items():
+        value = number(stats, key, path)
+        if value is not None:
+            found[f"{part}_{metric}_ms"] = value * scale
+    return found
+
+
+def columns(
+    rows: Iterable[Mapping[str, float | None]], needed: Sequence[str], optional: Sequence[str]
+) -> dict[str, tuple[float, ...]]:
+    """Lists by name of rows that have all `needed` names; an optional name is listed only where every row has it.
+
+    `tpot_ms` is the exception, as in vLLM's file: requests of one token have none.
+    """
+    whole = [row for row in rows if all(row.get(name) is not None for name in needed)]
+    found: dict[str, tuple[float, ...]] = {}
+    for name in (*needed, *optional):
+        values = tuple(value for row in whole if (value := row.get(name)) is not None)
+        if len(values) == len(whole) or name == "tpot_ms":
+            found[name] = values
+    return {name: values for name, values in found.items() if values}
+
+
+def summary(values: Sequence[float], metric: str) -> dict[str, float]:
+    """Mean, median, standard deviation and 99th percentile as vLLM computes them; nothing of no values."""
+    if not values:
+        return {}
+    import numpy as np
+
+    data = np.asarray(values, dtype=float)
+    statistics = {"mean": data.mean(), "median": np.median(data), "std": data.std(), "p99": np.percentile(data, 99)}
+    return {f"{part}_{metric}_ms": float(value) for part, value in statistics.items()}
+
+
+def said(**words: object) -> str:
+    """What a run was, of the words that are known: "request_rate 4, max_concurrency 8"."""
+    return ", ".join(f"{name} {value}" for name, value in words.items() if value is not None)
