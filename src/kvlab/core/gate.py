@@ -61,6 +61,16 @@ class GateOptions(msgspec.Struct, frozen=True, kw_only=True):
     far as the part goes on its own."""
     lm_eval: tuple[str, ...] = ()
     """Tasks of lm-evaluation-harness; none: that part is not run."""
+    task_items: int = 400
+    """Tasks with exact answers."""
+    lengths: tuple[int, ...] = ()
+    """Tokens of the texts of the retrieval part; none: the usual ones that fit the context."""
+    needle_items: int = 60
+    """Questions of the retrieval part, over all lengths and depths."""
+    item_seed: int = 0
+    """Of tasks and texts."""
+    unisolated_code: bool = False
+    """Run the code that a model wrote also where the system cannot isolate it."""
 
 
 class GateAsk(GateOptions, frozen=True, kw_only=True):
@@ -207,7 +217,7 @@ def whole(findings: Sequence[PartFinding], rule: GateRule, asked: Sequence[str])
         verdict, because = "pass", f"{_and(words['pass'])} passed"
     else:
         verdict, because = "inconclusive", "no part was run"
-    left_out = [name for name in words["not run"] if name not in asked]
+    left_out = [name for name in words["not run"] if verdict == "fail" or name not in asked]
     because += f"; not run: {', '.join(left_out)}" if left_out else ""
     return Gate(verdict=verdict, because=because, rule=rule, asked=tuple(asked))
 

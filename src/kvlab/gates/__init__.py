@@ -22,7 +22,7 @@ class _Collected(msgspec.Struct, frozen=True, kw_only=True):
     part: str
     tag: Tag
     why: str | None = None
-    evidence: msgspec.Raw | None = None
+    evidence: Any = None
 
 
 class Tell(Protocol):
@@ -113,8 +113,8 @@ def evidence(name: str, tag: Tag, lab: Lab) -> Any:
     if collected.evidence is None:
         return None
     try:
-        return msgspec.json.decode(collected.evidence, type=part(name).evidence)
-    except msgspec.DecodeError as problem:
+        return msgspec.convert(collected.evidence, part(name).evidence)
+    except msgspec.ValidationError as problem:
         raise BadInput(
             f"{lab.folder / file_of(name, tag)} is not evidence of this version: {problem}; delete that file, and the"
             " same command does its step again"
@@ -134,8 +134,7 @@ def _collected(chosen: Part[Any], tag: Tag, side: Side) -> _Collected:
             found = chosen.collect(side)
         except CannotRun as problem:
             why = str(problem)
-    raw = None if why is not None else msgspec.Raw(msgspec.json.encode(found))
-    return _Collected(part=chosen.name, tag=tag, why=why, evidence=raw)
+    return _Collected(part=chosen.name, tag=tag, why=why, evidence=found)
 
 
 def _judged(chosen: Part[Any], lab: Lab, rule: GateRule) -> PartFinding:

@@ -39,7 +39,7 @@ FIRST = 8
 """Positions before this have too little before them to say anything."""
 TOP = 20
 """Likeliest tokens kept at a position."""
-_FEW, _MANY = (10, 8), (64, 64)
+_FEW, _MANY = (8, 6), (64, 64)
 """Positions of a short text, and of each span of a long one: where each costs a request, and where none does."""
 _CHARACTERS = 6
 """Characters of text made for each token that is wanted: more than a token holds on average."""

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from kvlab import store
 from kvlab.core.record import Record
 from kvlab.core.units import seconds, size
-from kvlab.reporting import charts, planned, sections, tiered, words
+from kvlab.reporting import charts, figures, planned, sections, tiered, words
 
 
 def write_report(record: Record, folder: Path) -> Path:
@@ -54,7 +54,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         finalize=_harmless,
     )
-    environment.globals.update(words=words, planned=planned, tiered=tiered, size=size, seconds=seconds)
+    environment.globals.update(words=words, figures=figures, planned=planned, tiered=tiered, size=size, seconds=seconds)
     return environment
 
 

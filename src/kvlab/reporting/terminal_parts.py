@@ -15,6 +15,8 @@ _STYLES = {
     "fits": "bold green",
     "better": "bold green",
     "agrees": "bold green",
+    "pass": "bold green",
+    "fail": "bold red",
     "does_not_fit": "bold red",
     "worse": "bold red",
     "differs": "bold red",

@@ -89,23 +89,18 @@ def _numbers(numbers: tuple[Figure, ...]) -> RenderableType:
             Text(words.plain(figure.name)),
             Text(figures.interval(figure.a, figure.unit)),
             Text(figures.interval(figure.b, figure.unit)),
-            Text(figures.interval(figure.difference, figure.unit, signed=True)),
+            Text(figures.difference(figure)),
             Text(figures.allowed(figure)),
         )
     return body
 
 
 def _lengths(rows: tuple[LengthRow, ...]) -> RenderableType:
-    names = list(dict.fromkeys(figure.name for row in rows for figure in row.figures))
-    body = table(right("context tokens"), right("count"), *(left(f"{name}, A / B") for name in names))
+    titles = (right(f"{name}, A / B", wraps=True) for name in figures.names(rows))
+    body = table(right("context tokens", wraps=True), right("count"), *titles)
     for row in rows:
-        by_name = {figure.name: figure for figure in row.figures}
-        cells = [by_name.get(name) for name in names]
-        body.add_row(
-            Text(f"{row.low:,}-{row.high - 1:,}"),
-            Text(f"{row.count:,}"),
-            *(Text("" if cell is None else figures.pair(cell)) for cell in cells),
-        )
+        cells = (Text(cell) for _, cell in figures.cells(row, rows))
+        body.add_row(Text(figures.lengths(row)), Text(f"{row.count:,}"), *cells)
     return body
 
 

@@ -44,7 +44,7 @@ def _score(ask: ScoreAsk) -> Scoring:
             "n_probs": max(_ASKED, ask.top),
             "temperature": ask.temperature,
             "seed": at,
-            "cache_prompt": True,
+            "cache_prompt": at != ask.positions[0],  # what other texts left there would change the batches
             "id_slot": 0,
         }
         step = _next((yield Post("/completion", body, 1)))
