@@ -66,6 +66,11 @@ class QualityOptions(TypedDict, total=False):
     concurrency: int
     longest: int | None
     lm_eval: tuple[str, ...]
+    task_items: int
+    lengths: tuple[int, ...]
+    needle_items: int
+    item_seed: int
+    unisolated_code: bool
     rule: GateRule
     b_temperature: float
     lab: str | PathLike[str] | None

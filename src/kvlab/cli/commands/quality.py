@@ -12,9 +12,11 @@ from kvlab.core.errors import BadInput
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from kvlab.core.plan import Plan
+
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", nargs="*", help="a model to launch twice (with --b), or the addresses of A and of B")
+    parser.add_argument("source", nargs="*", help="a model to launch (with --b), two models, or two addresses")
     parser.add_argument(
         "--a", action="append", default=[], metavar="NAME=VALUE", help="what arm A sets; repeatable (default: nothing)"
     )
@@ -34,6 +36,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     gate.add_argument(
         "--longest", type=tokens("--longest"), help="longest text scored or searched, in tokens (default: the context)"
     )
+    _items(gate)
     gate.add_argument("--lab", metavar="FOLDER", help="keep evidence and logs there, and go on after an interruption")
     gate.add_argument(
         "--b-temperature", type=positive, default=0.0, help="sample arm B's answers at this: to check the gate itself"
@@ -45,27 +48,32 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_arguments(parser)
 
 
+def _items(gate: argparse._ArgumentGroup) -> None:
+    gate.add_argument("--task-items", type=count, default=400, help="tasks with exact answers (default: 400)")
+    gate.add_argument(
+        "--lengths",
+        type=tokens("--lengths"),
+        action="append",
+        default=[],
+        metavar="N",
+        help="tokens of the texts that are searched; repeatable (default: 512, 1024 and 2048, as far as they fit)",
+    )
+    gate.add_argument("--needle-items", type=count, default=60, help="questions about those texts (default: 60)")
+    gate.add_argument("--item-seed", type=int, default=0, help="of tasks and texts (default: 0)")
+    gate.add_argument(
+        "--unisolated-code",
+        action="store_true",
+        help="run the code that the model writes also where this system cannot isolate it",
+    )
+
+
 def _run(options: argparse.Namespace) -> Answer:
     from kvlab import api
     from kvlab.cli import progress
-    from kvlab.core.plan import Plan
 
     if options.list:
         return _listed()
-    sides: tuple[Plan, Plan] | tuple[str, str]
-    if len(options.source) == 2:
-        if options.a or options.b:
-            raise BadInput("two addresses are compared as they are: --a and --b go with one model")
-        sides = (options.source[0], options.source[1])
-    elif len(options.source) == 1 and "://" in options.source[0]:
-        raise BadInput(f"{options.source[0]} alone is one server; name the addresses of A and of B")
-    elif len(options.source) == 1:
-        a, b = arms(options)
-        sides = (api.plan_ask(options.source[0], a), api.plan_ask(options.source[0], b))
-    elif not options.source:
-        raise BadInput("name one model with --b, or the addresses of two servers; --list lists the parts of the gate")
-    else:
-        raise BadInput(f"{len(options.source)} sources given; name one model with --b, or two addresses")
+    sides = _sides(options)
     with progress.steps() as on_step:
         found = api.quality(
             *sides,
@@ -75,6 +83,11 @@ def _run(options: argparse.Namespace) -> Answer:
             concurrency=options.concurrency,
             longest=options.longest,
             lm_eval=words(options.lm_eval),
+            task_items=options.task_items,
+            lengths=tuple(options.lengths),
+            needle_items=options.needle_items,
+            item_seed=options.item_seed,
+            unisolated_code=options.unisolated_code,
             b_temperature=options.b_temperature,
             lab=options.lab,
             on_step=on_step,
@@ -87,6 +100,30 @@ def _run(options: argparse.Namespace) -> Answer:
 
     passed = found.gate is not None and found.gate.verdict == "pass"
     return Answer(found, show, exit_code=1 if options.gate and not passed else 0)
+
+
+def _sides(options: argparse.Namespace) -> tuple[Plan, Plan] | tuple[str, str]:
+    """Two plans: of one model, or of two; or two addresses."""
+    from kvlab import api
+    from kvlab.load.address import shown
+
+    given: list[str] = options.source
+    if not 1 <= len(given) <= 2:
+        raise BadInput(
+            f"{len(given) or 'no'} sources given; name one model with --b, two models, or the addresses of two servers"
+            " (--list lists the parts of the gate)"
+        )
+    served = ["://" in source for source in given]
+    if all(served):
+        if len(given) == 1:
+            raise BadInput(f"{shown(given[0])} alone is one server; name the addresses of A and of B")
+        if options.a or options.b:
+            raise BadInput("two addresses are compared as they are: --a and --b go with a model")
+        return given[0], given[1]
+    if any(served):
+        raise BadInput("a model and an address do not pair; name two models, or the addresses of two servers")
+    a, b = arms(options)
+    return api.plan_ask(given[0], a), api.plan_ask(given[-1], b)
 
 
 def words(given: list[str]) -> tuple[str, ...]:
