@@ -6,21 +6,17 @@ requests at most and 20 blocks of 32 tokens.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from urllib.request import urlopen
 
-import psutil
 import pytest
+from running import running
 
 import kvlab
 from kvlab.core.diagnosis import Diagnosis
-from kvlab.ports import free_port
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "diagnose"))
 from clients import clients, words
@@ -34,32 +30,8 @@ SECONDS = 45.0
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder, port = Path(os.environ["KVLAB_VLLM"]), free_port()
-    argv = [str(folder / "venv" / "bin" / "vllm"), "serve", str(folder / "model"), "--port", str(port), *FLAGS]
-    env = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1"}
-    with (tmp_path_factory.mktemp("vllm") / "engine.log").open("wb") as log:
-        process = subprocess.Popen([*argv, "--host", "127.0.0.1"], stdout=log, stderr=log, env=env)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        _ready(address, process, Path(log.name))
+    with running(FLAGS, tmp_path_factory.mktemp("vllm")) as address:
         yield address
-    finally:
-        children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
-        process.terminate()
-        process.wait(timeout=60)
-        for child in psutil.wait_procs(children, timeout=10)[1]:
-            child.kill()
-
-
-def _ready(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(600):
-        assert process.poll() is None, log.read_text(errors="replace")[-3000:]
-        try:
-            with urlopen(f"{address}/health", timeout=5):
-                return
-        except OSError:
-            time.sleep(1)
-    raise AssertionError(log.read_text(errors="replace")[-3000:])
 
 
 def diagnosed(url: str, ttft_seconds: float = 2.0) -> Diagnosis:
