@@ -13,8 +13,9 @@ from scripted_server import DONE, MODELS, event, plain, serving, stream, usage
 from kvlab.cli import load_verb
 from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.measure import PoolUse, RequestRow
-from kvlab.load.bench import BenchSpec, bench, remarks, save
+from kvlab.load.bench import BenchSpec, bench, save
 from kvlab.load.datasets import PromptsFile, RandomTokens, SharedPrefix
+from kvlab.load.remarks import remarks
 from kvlab.load.server import metrics_of, tokens_of
 from kvlab.load.spec import LoadResult, LoadSpec, Prompt
 

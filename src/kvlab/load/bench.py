@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from kvlab import __version__, store
-from kvlab.core.errors import BadInput
 from kvlab.core.measure import MetricSample, PoolUse, RequestRow
 from kvlab.core.result import BENCH_SCHEMA, rows_beside
 from kvlab.core.vllm_result import LATENCIES
-from kvlab.load import clock
-from kvlab.load.client import Connections
-from kvlab.load.datasets import Dataset, PromptsFile, RandomTokens, SharedPrefix, fingerprint, read_prompts
-from kvlab.load.exact import Tokenizer, random_prompts, shared_prefix_prompts
+from kvlab.load.datasets import fingerprint
+from kvlab.load.goodput import goodput, is_good
+from kvlab.load.preparing import BenchSpec, Prepared, prepare
+from kvlab.load.remarks import errors, remarks, statuses
 from kvlab.load.runner import run_load
-from kvlab.load.server import Server, contact, metrics_of, tokens_of
-from kvlab.load.spec import LoadResult, LoadSpec, OnProgress, Progress, Prompt
+from kvlab.load.server import metrics_of
+from kvlab.load.spec import LoadResult, LoadSpec, OnProgress
 from kvlab.load.summary import percentile_name, summarise
 
-_WARM_UP_TEXT = "Describe the weather of a small island in a few plain sentences."
-_SUSPECT_HITS = 0.1
-"""Hit rate from which prompts that share nothing must have been sent before."""
-
-
-class BenchSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What to send and how. `engine` None: the one that the server says it is."""
-
-    dataset: Dataset
-    load: LoadSpec
-    num_prompts: int | None = None
-    """None: every prompt of a file; the other data sets need a number."""
-    engine: str | None = None
-    warm_up: int = 4
-    """Requests sent first and discarded. They share no prefix with the measured ones."""
-    percentiles: tuple[float, ...] = (99.0,)
-    label: str | None = None
+__all__ = ["BenchResult", "BenchSpec", "Prepared", "bench", "measure", "prepare", "result_file", "save"]
 
 
 class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,21 +33,17 @@ class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
     remarks: tuple[str, ...] = ()
 
 
-class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """Prompts ready to be sent, the same for every run of an experiment."""
-
-    server: Server
-    prompts: tuple[Prompt, ...]
-    warm_up: tuple[Prompt, ...]
-
-
 def bench(url: str, spec: BenchSpec, progress: OnProgress | None = None) -> BenchResult:
     """Send the load to the server at `url`. Raises what `prepare` and `run_load` raise."""
-    ready = prepare(url, spec, progress)
+    return measure(url, spec, prepare(url, spec, progress), progress)
+
+
+def measure(url: str, spec: BenchSpec, ready: Prepared, progress: OnProgress | None = None) -> BenchResult:
+    """Send prompts that are ready. Raises what `run_load` raises."""
     result = run_load(
         url,
         ready.prompts,
-        spec.load,
+        ready.load(spec.load),
         warm_up=ready.warm_up,
         metrics=metrics_of(spec.engine or ready.server.engine),
         progress=progress,
@@ -77,68 +55,6 @@ def bench(url: str, spec: BenchSpec, progress: OnProgress | None = None) -> Benc
         samples=result.samples,
         remarks=tuple(remarks(spec, ready.prompts, result)),
     )
-
-
-def prepare(url: str, spec: BenchSpec, progress: OnProgress | None = None) -> Prepared:
-    """Make the prompts, with the server's own tokenizer where lengths are to be exact.
-
-    Raises BadInput for a data set that cannot be made, ServerRefused when the server does not answer.
-    """
-    data = spec.dataset
-    if spec.warm_up < 0:
-        raise BadInput(f"warm-up {spec.warm_up} must not be negative")
-    known = _from_file(data, spec) if isinstance(data, PromptsFile) else None
-
-    async def main(_: Callable[[], float]) -> Prepared:
-        async with Connections(spec.load.timeout, url) as connections:
-            server = await contact(connections.fresh, url, spec.load.model)
-            if known is not None:
-                return Prepared(server=server, prompts=known, warm_up=_plain_warm_up(spec))
-            assert not isinstance(data, PromptsFile)
-            tokenizer = Tokenizer(connections.fresh, server, tokens_of(spec.engine or server.engine))
-            prompts, warm_up = await _exact(tokenizer, data, spec, progress)
-        return Prepared(server=server, prompts=prompts, warm_up=warm_up)
-
-    return clock.run(main)
-
-
-def _from_file(data: PromptsFile, spec: BenchSpec) -> tuple[Prompt, ...]:
-    found = read_prompts(Path(data.path), data.output_tokens, spec.load.endpoint)
-    wanted = len(found) if spec.num_prompts is None else spec.num_prompts
-    if not 1 <= wanted <= len(found):
-        # Sending a prompt twice would measure the prefix cache.
-        raise BadInput(f"{data.path} holds {len(found)} prompts, {wanted} were asked for")
-    return found[:wanted]
-
-
-def _plain_warm_up(spec: BenchSpec) -> tuple[Prompt, ...]:
-    return tuple(Prompt(id=f"warm-up {i}", text=_WARM_UP_TEXT, output_tokens=16) for i in range(spec.warm_up))
-
-
-async def _exact(
-    tokenizer: Tokenizer, data: RandomTokens | SharedPrefix, spec: BenchSpec, progress: OnProgress | None
-) -> tuple[tuple[Prompt, ...], tuple[Prompt, ...]]:
-    count = spec.num_prompts
-    if count is None or count < 1:
-        raise BadInput("a number of prompts is needed, at least 1")
-    seed = str(spec.load.seed)
-
-    def done(made: int) -> None:
-        if progress is not None:
-            progress(Progress("prompts", made, count))
-
-    if isinstance(data, RandomTokens):
-        prompts = await random_prompts(tokenizer, data, count, seed, done)
-        tokens = data.input_tokens
-    else:
-        prompts = await shared_prefix_prompts(tokenizer, data, count, seed, done)
-        tokens = data.prefix_tokens + data.suffix_tokens
-    plain = RandomTokens(input_tokens=tokens, output_tokens=data.output_tokens)
-    warm_up = await random_prompts(tokenizer, plain, spec.warm_up, f"{seed} warm-up", lambda made: None)
-    if spec.load.endpoint == "chat":
-        # The chat template adds tokens of its own.
-        prompts = tuple(msgspec.structs.replace(prompt, expected_prompt_tokens=None) for prompt in prompts)
-    return prompts, warm_up
 
 
 def result_file(spec: BenchSpec, ready: Prepared, result: LoadResult) -> dict[str, object]:
@@ -158,12 +74,15 @@ def result_file(spec: BenchSpec, ready: Prepared, result: LoadResult) -> dict[st
         "tokenizer_id": result.model,
         "num_prompts": len(result.rows),
         "request_rate": "inf" if load.rate is None else load.rate,
-        "burstiness": 1.0,
+        "burstiness": load.burstiness,
         "max_concurrency": load.concurrency,
     }
+    if load.ramp is not None:
+        document["ramp_up_strategy"] = load.ramp.shape
+        document["ramp_up_start_rps"], document["ramp_up_end_rps"] = load.ramp.start, load.ramp.end
     for name in ("duration", "completed", "failed", "total_input_tokens", "total_output_tokens", "request_throughput"):
         document[name] = metrics.get(name)
-    document["request_goodput"] = None
+    document["request_goodput"] = goodput(result.rows, result.duration, spec.goodput)
     for name in ("output_throughput", "total_token_throughput"):
         document[name] = metrics.get(name)
     document["latencies"] = [_between(row.sent, row.done, row) for row in result.rows]
@@ -184,8 +103,8 @@ def _between(start: float, end: float | None, row: RequestRow) -> float | None:
 
 def _own(spec: BenchSpec, ready: Prepared, result: LoadResult) -> dict[str, object]:
     data: dict[str, object] = msgspec.to_builtins(spec.dataset)
-    if isinstance(spec.dataset, PromptsFile):
-        data["path"] = Path(spec.dataset.path).name
+    if isinstance(path := data.get("path"), str):
+        data["path"] = Path(path).name
     expected = {prompt.id: prompt.expected_prompt_tokens for prompt in ready.prompts}
     good = [row for row in result.rows if row.error is None]
     return {
@@ -193,10 +112,12 @@ def _own(spec: BenchSpec, ready: Prepared, result: LoadResult) -> dict[str, obje
         "version": __version__,
         "engine": spec.engine or ready.server.engine,
         "dataset": data,
+        "data": ready.notes,
         "prompts_sha256": fingerprint(ready.prompts),
         "seed": spec.load.seed,
-        "loop": "closed" if spec.load.rate is None else "open",
-        "latency_from": "sent" if spec.load.rate is None else "scheduled",
+        "loop": "open" if spec.load.is_open else "closed",
+        "arrivals": _arrivals(spec.load),
+        "latency_from": "scheduled" if spec.load.is_open else "sent",
         "ignore_eos": spec.load.ignore_eos,
         "temperature": spec.load.temperature,
         "warm_up": spec.warm_up,
@@ -205,53 +126,33 @@ def _own(spec: BenchSpec, ready: Prepared, result: LoadResult) -> dict[str, obje
         "prompt_length_mismatches": sum(
             row.prompt_tokens is not None and expected[row.prompt_id] not in (None, row.prompt_tokens) for row in good
         ),
-        "errors": _errors(result.rows),
+        "errors": errors(result.rows),
+        "statuses": statuses(result.rows),
+        "cancelled": result.cancelled,
+        "retries": spec.load.retries,
+        "goodput": _goodput(spec, result),
         "remarks": remarks(spec, ready.prompts, result),
         "client_cpu_seconds": result.client_cpu_seconds,
+        "client": msgspec.to_builtins(result.client),
     }
 
 
-def remarks(spec: BenchSpec, prompts: Sequence[Prompt], result: LoadResult) -> list[str]:
-    """What a reader of the numbers must know before believing them."""
-    found = _reused(spec.dataset, prompts)
-    hits = result.pool.prefix_hit_rate
-    if isinstance(spec.dataset, RandomTokens) and hits is not None and hits > _SUSPECT_HITS:
-        found.append(
-            f"{hits:.0%} of the prompt tokens came from the prefix cache, and these prompts share nothing: the server"
-            " was sent them before. Restart it, or give another --seed"
-        )
-    if doubted := [row.doubt for row in result.rows if row.doubt is not None]:
-        found.append(
-            f"{len(doubted)} of {len(result.rows)} answers state numbers that cannot be ({doubted[0]}): they are left"
-            " out, and output tokens counted by the chunks that arrived"
-        )
-    if result.failed:
-        found.append(f"{result.failed} of {len(result.rows)} requests failed; the latencies are those of the others")
-    return found
+def _arrivals(load: LoadSpec) -> str:
+    """What the times of the requests follow, in one word."""
+    if load.arrivals is not None:
+        return "data set"
+    if load.ramp is not None:
+        return "ramp"
+    if load.rate is None:
+        return "as answered"
+    return "Poisson" if load.burstiness == 1 else "gamma"
 
 
-def _reused(data: Dataset, prompts: Sequence[Prompt]) -> list[str]:
-    """What is sent more than once: a server that caches prefixes answers it sooner than it would answer new text."""
-    different = len({(prompt.text, prompt.token_ids, repr(prompt.messages)) for prompt in prompts})
-    if different < len(prompts):
-        return [
-            f"{len(prompts) - different} of {len(prompts)} requests repeat a prompt of this run: a prefix cache answers"
-            " them sooner, so times to first token flatter the server; send each prompt once"
-        ]
-    if isinstance(data, SharedPrefix) and len(prompts) > data.prefixes:
-        return [
-            f"{len(prompts)} requests share {data.prefixes} prefix{'es' * (data.prefixes > 1)} of"
-            f" {data.prefix_tokens:,} tokens by design: most times to first token are those of a cached prefix"
-        ]
-    return []
-
-
-def _errors(rows: Sequence[RequestRow]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for row in rows:
-        if row.error is not None:
-            found[row.error] = found.get(row.error, 0) + 1
-    return dict(sorted(found.items(), key=lambda item: -item[1])[:20])
+def _goodput(spec: BenchSpec, result: LoadResult) -> dict[str, object] | None:
+    if not spec.goodput.stated:
+        return None
+    good = sum(is_good(row, spec.goodput) for row in result.rows)
+    return {"objectives_ms": msgspec.to_builtins(spec.goodput), "good": good, "requests": len(result.rows)}
 
 
 def save(result: BenchResult, path: Path) -> Path:

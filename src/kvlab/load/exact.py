@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from kvlab.core.engine import TokenApi
 from kvlab.core.errors import BadInput, ServerRefused
-from kvlab.load.clock import first_error
 from kvlab.load.datasets import RandomTokens, SharedPrefix
 from kvlab.load.failures import connect_problem
 from kvlab.load.pages import TOKENS_BYTES
@@ -19,11 +17,11 @@ from kvlab.load.pages import body as body_of
 from kvlab.load.reply import server_message
 from kvlab.load.server import Server
 from kvlab.load.spec import Prompt
+from kvlab.load.together import together
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
-_AT_ONCE = 8
 _TRIES = 40
 _STARTS = (
     "b",
@@ -96,7 +94,7 @@ async def random_prompts(
         text = await exact_text(tokenizer, data.input_tokens, random.Random(f"{seed} {index}"))
         return _prompt(index, text, data.input_tokens, data.output_tokens)
 
-    return await _together(one, count, done)
+    return await together(one, count, done)
 
 
 async def shared_prefix_prompts(
@@ -114,7 +112,7 @@ async def shared_prefix_prompts(
         text = await exact_text(tokenizer, tokens, source, head=prefixes[index % len(prefixes)])
         return _prompt(index, text, tokens, data.output_tokens)
 
-    return await _together(one, count, done)
+    return await together(one, count, done)
 
 
 async def exact_text(tokenizer: Tokenizer, tokens: int, source: random.Random, *, head: str = "") -> str:
@@ -123,7 +121,7 @@ async def exact_text(tokenizer: Tokenizer, tokens: int, source: random.Random, *
     Words are cut at a token, and the cut text is counted again: at the cut a tokenizer may merge what it split before.
     Raises BadInput when the engine adds more tokens than that, or no text is found.
     """
-    start = await tokenizer.ids(head) if head else await _added(tokenizer)
+    start = await tokenizer.ids(head) if head else await added(tokenizer)
     room = tokens - len(start)
     if room < 1:
         raise BadInput(f"a prompt of {tokens} tokens has no room for text: the engine adds {len(start)} of its own")
@@ -144,7 +142,7 @@ async def exact_text(tokenizer: Tokenizer, tokens: int, source: random.Random, *
     raise BadInput(f"no text of exactly {tokens} tokens was found with the engine's tokenizer; try another length")
 
 
-async def _added(tokenizer: Tokenizer) -> list[int]:
+async def added(tokenizer: Tokenizer) -> list[int]:
     """The ids that the engine puts before every prompt."""
     with_special, without = await tokenizer.ids("a"), await tokenizer.ids("a", special=False)
     return with_special[: len(with_special) - len(without)]
@@ -159,20 +157,3 @@ def _words(source: random.Random, count: int) -> str:
 
 def _prompt(index: int, text: str, tokens: int, output_tokens: int) -> Prompt:
     return Prompt(id=str(index), text=text, output_tokens=output_tokens, expected_prompt_tokens=tokens)
-
-
-async def _together(
-    make: Callable[[int], Coroutine[None, None, Prompt]], count: int, done: Callable[[int], None]
-) -> tuple[Prompt, ...]:
-    found: dict[int, Prompt] = {}
-    waiting = iter(range(count))
-
-    async def worker() -> None:
-        for index in waiting:
-            found[index] = await make(index)
-            done(len(found))
-
-    async with first_error(), asyncio.TaskGroup() as group:
-        for _ in range(_AT_ONCE):
-            group.create_task(worker())
-    return tuple(found[index] for index in range(count))

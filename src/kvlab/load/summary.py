@@ -25,7 +25,8 @@ def summarise(rows: Sequence[RequestRow], duration: float, percentiles: Sequence
         if not 0 <= percentile <= 100:
             raise BadInput(f"percentile {percentile} is not between 0 and 100")
     good = [row for row in rows if row.error is None]
-    found: dict[str, float] = {"duration": duration, "completed": len(good), "failed": len(rows) - len(good)}
+    found: dict[str, float] = {"duration": duration, "completed": len(good)}
+    found["failed"] = sum(row.error is not None and not row.cancelled for row in rows)
     prompt = _total(row.prompt_tokens for row in good)
     output = _total(row.output_tokens for row in good)
     if prompt is not None:

@@ -12,7 +12,8 @@ from kvlab import variants
 from kvlab.core.errors import BadInput, shortened
 from kvlab.core.trace import Logged, Reading, Sampling, Trace, TraceReader
 from kvlab.traces import _text
-from kvlab.traces._lines import lines
+from kvlab.traces._lines import lines, opened
+from kvlab.traces._requests import body_of
 from kvlab.traces._rewrite import record_of
 from kvlab.traces._rows import blocks_of
 from kvlab.traces._tokens import Encoder, encoder
@@ -21,10 +22,12 @@ __all__ = [
     "Encoder",
     "block_ids",
     "blocks_of",
+    "body_of",
     "encoder",
     "logged",
     "named",
     "of_part",
+    "opened",
     "read",
     "reader",
     "readers",

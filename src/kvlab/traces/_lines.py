@@ -40,13 +40,13 @@ def lines(path: Path, longest: int) -> Iterator[tuple[int, bytes]]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
-    """The content of the file at `path`, unpacked.
+def opened(path: Path, what: str = "trace") -> Iterator[IO[bytes]]:
+    """The content of the file at `path`, unpacked; `what` it is called in errors.
 
     Raises BadInput for a file that is missing or no regular file. What reads from it raises OSError, EOFError or
     ValueError where the compression is damaged or ends too early.
     """
-    with os.fdopen(open_regular(path, "trace"), "rb") as raw:
+    with os.fdopen(open_regular(path, what), "rb") as raw:
         yield _plain(raw, path)
 
 
