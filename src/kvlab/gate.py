@@ -163,4 +163,4 @@ def _tell(how: How, number: int, arm: str) -> gates.Tell:
 
 def _label(plan: Plan) -> str:
     """A configuration in one line, to tell two apart; a request holds no secret (`request.settled`)."""
-    return f"{plan.source.name} {msgspec.json.encode(plan.ask).decode()}"
+    return f"{' '.join(plan.launch.argv)} {msgspec.json.encode(plan.ask).decode()}"
