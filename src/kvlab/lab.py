@@ -49,6 +49,14 @@ class Lab:
         """Whether that step is done."""
         return (self.folder / name).exists()
 
+    def kind(self) -> str:
+        """What the lab is of, by the schema of its settings without its number; "unknown" for damaged settings."""
+        try:
+            found = store.read(self.folder / SPEC, dict[str, object], "lab file")
+        except BadInput:
+            return "unknown"
+        return str(found.get("schema", "unknown")).partition("@")[0]
+
     def save(self, name: str, document: object) -> None:
         """Writes a step's result, whole or not at all."""
         store.write_atomic(self.path(name), store.encode(document))
@@ -86,6 +94,9 @@ class Lab:
         return name in (_LOCK, MODELS) or name.startswith(store.TEMPORARY)
 
     def _spec(self, kind: type[T]) -> T:
+        wanted = _schema(kind)
+        if wanted is not None and self.kind() not in ("unknown", wanted):
+            raise BadInput(f"{self.folder} is a folder of another command ({self.kind()}); choose another --lab")
         try:
             return store.read(self.folder / SPEC, kind, "lab file")
         except store.NewerFile:
@@ -123,6 +134,12 @@ class Lab:
                     )
                 self.save(SPEC, spec)
             yield
+
+
+def _schema(kind: type[T]) -> str | None:
+    """The schema of a kind of settings without its number; None for one that states none."""
+    found = store.schema_of(kind)
+    return found.partition("@")[0] if isinstance(found, str) else None
 
 
 def _changed(before: msgspec.Struct, after: msgspec.Struct) -> dict[str, tuple[object, object]]:

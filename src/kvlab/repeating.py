@@ -9,7 +9,7 @@ import msgspec
 from kvlab import engines
 from kvlab.answers import Answer, collect_answers, judge_quality
 from kvlab.core.check import Check
-from kvlab.core.errors import ServerRefused
+from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.quality import Quality, QualityPrompt
 from kvlab.core.record import Run
 from kvlab.freezing import sent_hash
@@ -82,7 +82,12 @@ class Session:
         self._tell(f"{label}: starting {engines.engine(plan.engine.name).title}", number, count)
         log = lab.path(f"{folder}/engine.log")
         with start(plan, log) as server:
-            lab.once("seen.json", Seen, lambda: self._seen(str(log)))
+            seen = self._seen(str(log))
+            if (first := lab.once("seen.json", Seen, lambda: seen)).version != seen.version:
+                raise BadInput(
+                    f"the engine is {seen.version} now and was {first.version} in the first run of this verify; choose"
+                    " another --lab"
+                )
             try:
                 if load and not lab.has(f"{folder}/run.json"):
                     self._tell(f"{label}: load", number, count)

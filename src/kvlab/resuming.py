@@ -30,7 +30,14 @@ def settings_of(folder: Path) -> Settings:
     lab = Lab(folder)
     if not lab.has(SPEC):
         raise BadInput(f"there is no experiment to take up in {folder} (no {SPEC}); give the folder of kvlab ab")
+    _refuse_other(lab)
     return lab.load(SPEC, Settings)
+
+
+def _refuse_other(lab: Lab) -> None:
+    """Raises BadInput for the folder of a verify, or of a quality gate; damaged settings are for who reads them."""
+    if lab.kind() not in ("kvlab/lab", "unknown"):
+        raise BadInput(f"{lab.folder} holds no experiment of kvlab ab ({lab.kind()}); give the folder of one")
 
 
 def standing(folder: Path) -> Standing:
@@ -57,7 +64,8 @@ def standing(folder: Path) -> Standing:
 
 def told(folder: Path) -> str | None:
     """One line on an experiment that is taken up; None where none was begun, or one is finished."""
-    if not Lab(folder).has(SPEC):
+    lab = Lab(folder)
+    if not lab.has(SPEC) or lab.kind() != "kvlab/lab":
         return None
     found = standing(folder)
     if found.finished and not found.left:

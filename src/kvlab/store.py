@@ -275,13 +275,14 @@ def read(path: str | os.PathLike[str], kind: type[T], what: str) -> T:
 
 def _newer(content: bytes, kind: object) -> str | None:
     """The document's schema and the one that is read here, when its number is the higher one; else None."""
-    reads = _SCHEMA.search(msgspec.json.encode({"schema": _schema_of(kind)}))
+    reads = _SCHEMA.search(msgspec.json.encode({"schema": schema_of(kind)}))
     written = _SCHEMA.search(content)  # the first in the file is that of the document itself: it is its first key
     if reads is None or written is None or written[1] != reads[1] or int(written[2]) <= int(reads[2]):
         return None
     return f"its schema is {written[1].decode()}@{int(written[2])}, this one reads @{int(reads[2])}"
 
 
-def _schema_of(kind: object) -> object:
+def schema_of(kind: object) -> object:
+    """The schema that documents of a kind have ("kvlab/lab@1"); None where it states none."""
     fields = msgspec.structs.fields(kind) if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else ()
     return next((field.default for field in fields if field.encode_name == "schema"), None)

@@ -14,7 +14,7 @@ from kvlab import lockfile, readers, store
 from kvlab.core.errors import BadInput, KvlabError, nearest
 from kvlab.core.record import Record, Run
 from kvlab.core.vllm_result import is_metric
-from kvlab.lab import SPEC
+from kvlab.lab import SPEC, Lab
 from kvlab.observe import read_log
 from kvlab.verifying import RESULT, Verify
 
@@ -105,7 +105,7 @@ def _readers(place: Path, names: list[str]) -> Iterator[tuple[_Read, str]]:
         yield _record, "record.json"
     elif RESULT in names:
         yield _verify, RESULT
-    elif SPEC in names:
+    elif SPEC in names and Lab(place).kind() in ("kvlab/lab", "kvlab/verify-lab"):
         yield _unfinished, SPEC
     for name in names:
         if name == lockfile.NAME or name.endswith(".lock.json"):
@@ -167,7 +167,8 @@ def _unfinished(place: Path, name: str, root: Path) -> list[Entry]:
     entries = [_run(place, run, path, (engine, None, run.arm.upper()), "") for run in runs]
     time = max((entry.time or "" for entry in entries), default="") or None
     verdict = f"unfinished, {len(runs)} {'run' if len(runs) == 1 else 'runs'} done"
-    return [*entries, Entry(time=time, kind="experiment", path=path, engine=engine, verdict=verdict)]
+    kind: Kind = "experiment" if Lab(place).kind() == "kvlab/lab" else "verify"
+    return [*entries, Entry(time=time, kind=kind, path=path, engine=engine, verdict=verdict)]
 
 
 def _verify(place: Path, name: str, root: Path) -> list[Entry]:

@@ -137,7 +137,10 @@ def verify(wanted: Asked, on_step: OnStep) -> Verify:
     lab = Lab(wanted.lab or _free(Path(FOLDER)))
     with lab.claimed(spec):
         if lab.has(RESULT):
-            return lab.load(RESULT, Verify)
+            known = lab.load(RESULT, Verify)
+            raise BadInput(
+                f"{lab.folder} holds a finished verify of {known.finished} ({known.verdict.code}); choose another --lab"
+            )
         created = lab.once("created.json", str, machine.now)
         found = Session(lock, again, lab, on_step).run(runs)
         result = _result(wanted, lock, again, found, created)
