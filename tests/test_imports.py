@@ -42,7 +42,7 @@ ORDER = [
     {"diagnosing"},
     {"asked"},
     {"prompts", "answers", "sharing", "lab", "settings"},
-    {"exams", "needles", "sandbox"},
+    {"exams", "harness", "needles", "sandbox"},
     {"haystack"},
     {"gates"},
     {"preflight", "serving", "measuring"},

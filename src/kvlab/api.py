@@ -15,7 +15,7 @@ from kvlab.keeping import verify as verify
 from kvlab.store import place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kvlab.core.check import Check
     from kvlab.core.comparison import Compare
@@ -180,6 +180,23 @@ def bench(
     return result
 
 
+def bench_ladder(
+    url: str,
+    spec: BenchSpec,
+    concurrencies: Sequence[int],
+    *,
+    output: str | PathLike[str] | None = None,
+    progress: OnProgress | None = None,
+) -> tuple[BenchResult, ...]:
+    """`bench` at each concurrency in turn, with prompts of their own; `output` X.json becomes X-cN.json for each."""
+    from kvlab.load.ladder import ladder
+    from kvlab.store import check_target
+
+    if output is not None:
+        check_target(place(output, "output file"))
+    return ladder(url, spec, concurrencies, output=None if output is None else Path(output), progress=progress)
+
+
 def compare(a: str | PathLike[str], b: str | PathLike[str]) -> Compare:
     """Two result files, metric by metric, with an interval where the files hold the requests."""
     from kvlab.load.compare import compare as run
@@ -274,7 +291,8 @@ def quality(a: str | Plan, b: str | Plan, *, on_step: OnStep | None = None, **as
     from kvlab.core.gate import GateAsk
     from kvlab.request import stated
 
-    named = {name: place(value, name) for name in ("prompts", "lab") if (value := asked.get(name)) is not None}
+    paths = ("prompts", "lab", "lm_eval_bin", "lm_eval_include")
+    named = {name: place(value, name) for name in paths if (value := asked.get(name)) is not None}
     ask = stated(GateAsk, {**asked, **named}, "quality")
     return gate.run(a, b, ask, on_step or (lambda step: None))
 

@@ -120,18 +120,24 @@ def judged(names: Sequence[str], how: How) -> Quality:
     return msgspec.structs.replace(found, gate=gate, parts=findings)
 
 
-_AGREEMENT = "agreement"
+_AGREEMENT, _HARNESS = "agreement", "lm-eval"
 _ARMS: dict[Tag, str] = {"a1": "arm A", "b": "arm B", "a2": "arm A again"}
 
 
 def _names(ask: GateAsk, engine: str | None) -> tuple[str, ...]:
-    """The parts to run: those that were asked for, or all. Raises BadInput for a name that is none."""
+    """The parts to run: those that were asked for, or all. Raises BadInput for a name that is none.
+
+    Tasks of lm_eval ask for that part, and are refused at once where it cannot run.
+    """
     lacking = gates.lacking(ask.parts, engine, ask.options)
+    if ask.lm_eval and (why := gates.lacking((_HARNESS,), engine, ask.options)):
+        raise BadInput(why[_HARNESS])
     if ask.parts and len(lacking) == len(set(ask.parts)):
         raise BadInput(f"no part that was asked for can run: {'; '.join(lacking.values())}")
     if ask.prompts is not None:
         prompts.load(Path(ask.prompts))  # refused before anything starts
-    return tuple(dict.fromkeys(ask.parts)) or gates.names()
+    asked = (*ask.parts, _HARNESS) if ask.parts and ask.lm_eval else ask.parts
+    return tuple(dict.fromkeys(asked)) or gates.names()
 
 
 def _side(how: How, tag: Tag, url: str, known: tuple[str | None, int | None]) -> Side:

@@ -66,6 +66,11 @@ class QualityOptions(TypedDict, total=False):
     concurrency: int
     longest: int | None
     lm_eval: tuple[str, ...]
+    lm_eval_bin: str | PathLike[str] | None
+    lm_eval_include: str | PathLike[str] | None
+    lm_eval_limit: int | None
+    lm_eval_chat: bool
+    lm_eval_tokenizer: str | None
     task_items: int
     lengths: tuple[int, ...]
     needle_items: int

@@ -61,6 +61,16 @@ class GateOptions(msgspec.Struct, frozen=True, kw_only=True):
     far as the part goes on its own."""
     lm_eval: tuple[str, ...] = ()
     """Tasks of lm-evaluation-harness; none: that part is not run."""
+    lm_eval_bin: str | None = None
+    """The lm_eval program; None: the one on PATH."""
+    lm_eval_include: str | None = None
+    """A folder with task files of one's own; paths in them start there."""
+    lm_eval_limit: int | None = None
+    """Documents of each task; None: all."""
+    lm_eval_chat: bool = False
+    """Ask the chat endpoint."""
+    lm_eval_tokenizer: str | None = None
+    """A Hugging Face tokenizer for tasks that score given answers; lm_eval's environment then needs transformers."""
     task_items: int = 400
     """Tasks with exact answers."""
     lengths: tuple[int, ...] = ()

@@ -33,6 +33,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     gate.add_argument(
         "--lm-eval", metavar="TASK,TASK", action="append", default=[], help="tasks of lm-evaluation-harness"
     )
+    gate.add_argument("--lm-eval-bin", metavar="PATH", help="the lm_eval program (default: the one on PATH)")
+    gate.add_argument("--lm-eval-include", metavar="FOLDER", help="task files of your own, for --lm-eval")
+    gate.add_argument("--lm-eval-limit", metavar="N", type=count, help="documents of each task (default: all)")
+    gate.add_argument("--lm-eval-chat", action="store_true", help="ask the chat endpoint, with the chat template")
+    gate.add_argument("--lm-eval-tokenizer", metavar="NAME", help="tokenizer for tasks that score given answers")
     gate.add_argument(
         "--longest", type=tokens("--longest"), help="longest text scored or searched, in tokens (default: the context)"
     )
@@ -83,6 +88,11 @@ def _run(options: argparse.Namespace) -> Answer:
             concurrency=options.concurrency,
             longest=options.longest,
             lm_eval=words(options.lm_eval),
+            lm_eval_bin=options.lm_eval_bin,
+            lm_eval_include=options.lm_eval_include,
+            lm_eval_limit=options.lm_eval_limit,
+            lm_eval_chat=options.lm_eval_chat,
+            lm_eval_tokenizer=options.lm_eval_tokenizer,
             task_items=options.task_items,
             lengths=tuple(options.lengths),
             needle_items=options.needle_items,
