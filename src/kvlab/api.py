@@ -11,8 +11,11 @@ from kvlab.core.plan import Ask, Plan
 from kvlab.core.sizing import Search
 from kvlab.keeping import freeze as freeze
 from kvlab.keeping import history as history
+from kvlab.keeping import report as report
 from kvlab.keeping import verify as verify
+from kvlab.prefixing import prefix as prefix
 from kvlab.store import place
+from kvlab.swept import sweep as sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,13 +26,13 @@ if TYPE_CHECKING:
     from kvlab.core.engine import Gpu
     from kvlab.core.gate import PartList
     from kvlab.core.observation import Observation
-    from kvlab.core.quality import Prefix, Quality
+    from kvlab.core.quality import Quality
     from kvlab.core.record import Record
     from kvlab.core.rule import Explain
     from kvlab.core.traffic import Traffic
     from kvlab.load.bench import BenchResult, BenchSpec
     from kvlab.load.spec import OnProgress
-    from kvlab.options import DiagnoseOptions, PlanOptions, PrefixOptions, QualityOptions, TrafficOptions
+    from kvlab.options import DiagnoseOptions, PlanOptions, QualityOptions, TrafficOptions
     from kvlab.settings import ArmName, OnStep, Settings
 
     OnCount = Callable[[int, int], None]
@@ -204,42 +207,6 @@ def compare(a: str | PathLike[str], b: str | PathLike[str]) -> Compare:
     return run(Path(place(a, "result")), Path(place(b, "result")))
 
 
-def prefix(
-    url: str,
-    *,
-    engine: str | None = None,
-    rounds: int = 4,
-    warm: int = 3,
-    prefix_tokens: int | tuple[int, ...] | None = None,
-    progress: OnCount | None = None,
-    **asked: Unpack[PrefixOptions],
-) -> Prefix:
-    """Time to first token with a cold and a warm prefix, and the engine's own cached-token counts.
-
-    `lengths`, `churn`, `block_size` and `salts` ask further; several `prefix_tokens` are the lengths to measure.
-    `progress` is told of the requests of the first part, `on_part` of all.
-    Raises BadInput for settings without an answer, ServerRefused and EngineFailed when the server gives none.
-    """
-    from kvlab.request import stated
-    from kvlab.sharing import QUICK, Asked, measure
-    from kvlab.store import read
-
-    on_part = asked.pop("on_part", None)
-
-    def tell(part: str, done: int, total: int) -> None:
-        if progress is not None and part == QUICK:
-            progress(done, total)
-        if on_part is not None:
-            on_part(part, done, total)
-
-    model = asked.get("plan")
-    if model is not None and not isinstance(model, Plan):
-        asked["plan"] = read(place(model, "plan"), Plan, "plan")
-    lengths = (prefix_tokens,) if isinstance(prefix_tokens, int) else tuple(prefix_tokens or ())
-    wanted = stated(Asked, {**asked, "prefix_tokens": lengths}, "prefix")
-    return measure(url, engine, wanted, rounds=rounds, warm=warm, on_part=tell)
-
-
 def ab(
     settings: Settings, lab: str | PathLike[str], *, command: tuple[str, ...] = (), on_step: OnStep | None = None
 ) -> Record:
@@ -302,20 +269,6 @@ def quality_parts() -> PartList:
     from kvlab import gates
 
     return gates.listed()
-
-
-def report(record: str | PathLike[str], folder: str | PathLike[str] | None = None) -> Path:
-    """Renders a lab, or its record.json, again as report.html and charts; `folder` is where, the lab if left out."""
-    from kvlab.core.record import Record
-    from kvlab.reporting.html import write_charts, write_report
-    from kvlab.store import read
-
-    path = Path(place(record, "record"))
-    source = path / "record.json" if path.is_dir() else path
-    target = Path(folder) if folder is not None else source.parent
-    loaded = read(source, Record, "record of a lab")
-    write_charts(loaded, target / "charts")
-    return write_report(loaded, target)
 
 
 def traffic(*files: str | PathLike[str], form: str | None = None, **asked: Unpack[TrafficOptions]) -> Traffic:

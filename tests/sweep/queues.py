@@ -88,8 +88,8 @@ def look(queue: Queue, search: Search, step: Next, seed: int) -> Round:
         look=step.look,
         seed=own,
         duration=max(row.done or 0.0 for row in rows),
-        client_cpu_seconds=0.0,
         rows=tuple(rows),
         pool=PoolUse(),
         model="m",
+        engine=None,
     )

@@ -17,8 +17,6 @@ from kvlab.core.sweep import Estimate, Goodput, Over, Spread, SweepPoint
 
 SUSPECT_HITS = 0.1
 """Share of prompt tokens from the prefix cache from which fresh prompts must have been sent before."""
-BUSY = 0.9
-"""Share of one core from which the client may be what limits."""
 NEAR = 0.5
 """A request that took more than this share of a limit came near it."""
 _TURNS = 3
@@ -32,10 +30,12 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     look: int
     seed: int
     duration: float
-    client_cpu_seconds: float
+    client_limit: str | None = None
+    """How the client held the load back, or blurred its times."""
     rows: tuple[RequestRow, ...]
     pool: PoolUse
     model: str
+    engine: str | None
 
 
 class Terms(NamedTuple):
@@ -183,9 +183,7 @@ def _doubts(rounds: Sequence[Round], over: Over, good: Sequence[RequestRow]) -> 
     errors = [row.error for one in rounds for row in one.rows if row.error is not None]
     if errors:
         found.append(f"{len(errors)} requests failed, the first: {errors[0]}")
-    busy = max(one.client_cpu_seconds / one.duration if one.duration > 0 else 0.0 for one in rounds)
-    if busy >= BUSY:
-        found.append(f"the client was busy for {busy:.0%} of the time on its one core: it may be what limits")
+    found += dict.fromkeys(f"the client was the limit: {one.client_limit}" for one in rounds if one.client_limit)
     times = [row.e2e for row in good if row.e2e is not None]
     if over == "rate" and times:
         last = min(max(row.scheduled for row in one.rows) for one in rounds)

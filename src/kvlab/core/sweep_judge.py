@@ -90,8 +90,10 @@ def _why(points: Sequence[SweepPoint], stop: Stop, terms: Terms, ends: tuple[flo
     over, (meets, fails) = terms.search.over, ends
     if meets is not None and fails is not None:
         return f"it meets at {loads(over, meets)} and fails at {fails:,g}"
+    if fails is not None and fails == points[0].load:
+        return f"the lowest load, {loads(over, fails)}, already fails; go below with --from, or change the objectives"
     if fails is not None:
-        return f"no load below {fails:,g} was shown to meet; go below with --from, or send more with --most-prompts"
+        return f"no load below {fails:,g} was shown to meet; send more with --most-prompts"
     top = loads(over, points[-1].load)
     if meets is None:
         return f"up to {top}, no load was shown to meet or to fail; send more with --most-prompts"
@@ -189,7 +191,8 @@ def _of_the_plan(room: PlanRoom, points: Sequence[SweepPoint], safe: Safe) -> st
     context = "" if room.context is None else f" of {room.context:,} tokens"
     text = (
         f"the plan holds {room.max_concurrency:,.2f} requests{context} at once, {room.requests:,.1f} of the"
-        f" {room.request_tokens:,} tokens sent here; at the safe load {held:,.1f} are in flight, {room.share:.0%} of the pool"
+        f" {room.request_tokens:,} tokens sent here; at the safe load {held:,.1f} are in flight,"
+        f" {room.share:.0%} of the pool"
     )
     return text + (": the cache is what limits" if room.share >= FULL else ": the cache is not what limits")
 
