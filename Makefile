@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-vllm test-llama test-ray lint unit types bench clean chromium
+.PHONY: demo test test-vllm test-lm-eval test-llama test-ray lint unit types bench clean chromium
 
 demo: $(STAMP)
 	$(BIN)/kvlab demo
@@ -25,6 +25,12 @@ unit: $(STAMP)
 test-vllm: $(STAMP)
 	@test -n "$(VLLM)" || { echo "name the folder made by scripts/setup_vllm_cpu.sh: make test-vllm VLLM=DIR"; exit 2; }
 	KVLAB_VLLM=$(VLLM) $(BIN)/pytest tests_vllm
+
+# lm-evaluation-harness on the embedded engine: pip install 'lm_eval[api]' into an environment of its own, then
+# make test-lm-eval LM_EVAL=/path/to/lm_eval
+test-lm-eval: $(STAMP)
+	@test -n "$(LM_EVAL)" || { echo "name the program: make test-lm-eval LM_EVAL=/path/to/lm_eval"; exit 2; }
+	KVLAB_LM_EVAL=$(LM_EVAL) $(BIN)/pytest tests/harness/test_lm_eval_real.py
 
 # A llama-server of your own beside the embedded one: make test-llama SERVER=/path/to/llama-server
 test-llama: $(STAMP)

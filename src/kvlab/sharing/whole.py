@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 OnPart = Callable[[str, int, int], None]
 """Told (part in words, done, total) of the requests."""
+_SALTED = 4
+"""Copies of the salted prompt, and room, that the pool must hold."""
 QUICK, LENGTHS, BLOCK, SALTS, CHURN = "cold and warm", "lengths", "block size", "salts", "churn"
 
 
@@ -122,9 +124,12 @@ class _Parts:
     def salts(self) -> PrefixSalts:
         size = self._block()
         wanted = max(TOKENS, 2 * size[0] if size else 0)
-        room = self._known.room
+        pool = stated(self._known.stated)
+        # The same prompt is kept once for each salt, where there is no slot for each sequence.
+        kept = pool.tokens // _SALTED if pool.tokens is not None and pool.slots is None else None
+        tokens = min(limit for limit in (wanted, self._known.room, kept) if limit is not None)
         with self._line.part(SALTS):
-            return measure_salts(self._line, wanted if room is None else min(wanted, room), self._tell(SALTS))
+            return measure_salts(self._line, tokens, self._tell(SALTS))
 
     def churn(self) -> PrefixChurn:
         bounds = Bounds(self._asked.most_requests, self._asked.most_seconds)
