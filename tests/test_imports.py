@@ -57,7 +57,7 @@ ORDER = [
     {"verifying"},
     {"timeline"},
     {"reporting"},
-    {"keeping", "swept"},
+    {"prefixing", "keeping", "swept"},
     {"api"},
     {"cli"},
 ]

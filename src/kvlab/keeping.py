@@ -1,4 +1,4 @@
-"""The verbs that keep a decision, typed: freeze, verify, history."""
+"""The verbs that keep and show what was found, typed: freeze, verify, history, report."""
 
 from __future__ import annotations
 
@@ -75,3 +75,20 @@ def history(*folders: Given) -> History:
     from kvlab.timeline import collect
 
     return collect([Path(place(folder, "folder")) for folder in folders] or [Path()])
+
+
+def report(record: Given, folder: Given | None = None) -> Path:
+    """Renders a lab, or its record.json, again as report.html and charts; `folder` is where, the lab if left out."""
+    from kvlab.core.record import Record
+    from kvlab.reporting.html import write_charts, write_report
+    from kvlab.resuming import refuse_unfinished
+    from kvlab.store import read
+
+    path = Path(place(record, "record"))
+    if path.is_dir():
+        refuse_unfinished(path)
+    source = path / "record.json" if path.is_dir() else path
+    target = Path(folder) if folder is not None else source.parent
+    loaded = read(source, Record, "record of a lab")
+    write_charts(loaded, target / "charts")
+    return write_report(loaded, target)
