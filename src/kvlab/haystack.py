@@ -12,6 +12,7 @@ import msgspec
 from kvlab import needles
 from kvlab.core.errors import BadInput
 from kvlab.core.needle import Hidden, Needle
+from kvlab.load.clock import first_error
 from kvlab.load.exact import Tokenizer
 
 _AT_ONCE = 4
@@ -69,7 +70,7 @@ async def haystacks(
         done(made)
         return hay
 
-    async with asyncio.TaskGroup() as group:
+    async with first_error(), asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(cell)) for cell in asked]
     return tuple(task.result() for task in tasks)
 
