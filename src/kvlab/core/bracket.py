@@ -5,9 +5,8 @@ if the high end is below; otherwise more requests are sent there, up to a bound.
 extreme share by chance more often than once: each of K looks is taken at 1 - 0.05 / K (Bonferroni), so that all of a
 point's looks together err in at most 5 %.
 
-Requests that wait in one queue meet or miss together, so a sample is worth fewer requests than it has:
-n (1 - r) / (1 + r) of them with r the correlation of neighbours (Bartlett, Supplement to the Journal of the Royal
-Statistical Society 8(1), 1946, for a first-order autoregressive series).
+Requests that wait in one queue meet or miss together, so a sample is worth fewer requests than it has: as many as it
+holds correlation times.
 """
 
 from __future__ import annotations
@@ -132,13 +131,26 @@ class Stop(NamedTuple):
     why: Literal["listed", "lowest_fails", "highest_meets", "flat", "bracketed", "most_points", "unclear"]
 
 
-def correlation(runs: Sequence[Sequence[bool]]) -> float:
-    """Of neighbours, 0..1: of runs whose requests are in the order of their schedule; 0 where all are alike."""
+def correlation_time(runs: Sequence[Sequence[bool]]) -> float:
+    """Requests that are worth one independent one, at least 1; the requests of each run in the order of their schedule.
+
+    1 + 2 x the sum of the autocorrelations, up to the first pair of lags whose sum is not positive (Geyer, Statistical
+    Science 7(4), 1992, section 3.3, the initial positive sequence).
+    """
     total = sum(map(len, runs))
     mean = sum(map(sum, runs)) / total
-    variance = sum((one - mean) ** 2 for run in runs for one in run) / total
-    pairs = [(a - mean) * (b - mean) for run in runs for a, b in pairwise(run)]
-    return min(max(sum(pairs) / len(pairs) / variance, 0.0), 0.999) if variance and pairs else 0.0
+    off = [[one - mean for one in run] for run in runs]
+    variance = sum(one * one for run in off for one in run) / total
+    if not variance:
+        return 1.0
+
+    def at(lag: int) -> float:
+        return sum(a * b for run in off for a, b in zip(run, run[lag:], strict=False)) / total / variance
+
+    time, lag, longest = 1.0, 1, max(map(len, runs))
+    while lag < longest and (pair := at(lag) + at(lag + 1)) > 0:
+        time, lag = time + 2 * pair, lag + 2
+    return max(time, 1.0)
 
 
 def share(met: Sequence[Sequence[bool]], near: Sequence[Sequence[bool]], level: float) -> tuple[Interval, float]:
@@ -149,8 +161,7 @@ def share(met: Sequence[Sequence[bool]], near: Sequence[Sequence[bool]], level: 
     """
     total = sum(map(len, met))
     part = sum(map(sum, met)) / total
-    r = max(correlation(met), correlation(near))
-    worth = max(1.0, total * (1 - r) / (1 + r))
+    worth = max(1.0, total / max(correlation_time(met), correlation_time(near)))
     return wilson(part * worth, worth, level), worth
 
 

@@ -36,7 +36,7 @@ BEND = 1.1
 FEWEST = 4
 """Points below which two lines can always be laid through."""
 RESAMPLES = 1000
-_GRID = 240
+_GRID = 200
 METHOD = {
     "concurrency": "two asymptotes on logarithms, a rising and a level one; wild bootstrap over slices and points",
     "rate": "what is offered up to a level capacity, on logarithms; wild bootstrap over slices and points",
@@ -62,7 +62,10 @@ def knee(over: Over, curves: Sequence[Curve], seed: int = 0) -> Knee:
     fit = _Fit(loads, sloped=over == "concurrency")
     at, slope, level = fit.best(np.log(means)[None, :])
     fitted = fit.values(at, slope, level)[0]
-    drawn = _draws(usable, fitted, np.log(means) - fitted, seed)
+    # A fit of 2 or 3 numbers takes their share out of the misfit, which is given back.
+    freedom = max(1, len(usable) - (3 if over == "concurrency" else 2))
+    misfit = (np.log(means) - fitted) * (len(usable) / freedom) ** 0.5
+    drawn = _draws(usable, fitted, (misfit, freedom), seed)
     ats, slopes, levels = fit.best(drawn)
     found = [
         _interval(np.exp(at)[0], np.exp(ats)),
@@ -134,8 +137,11 @@ class _Fit:
         return np.asarray(level[:, None] + slope[:, None] * lines, dtype=float)
 
 
-def _draws(curves: Sequence[Curve], fitted: Array, residuals: Array, seed: int) -> Array:
-    """Log throughputs of each resample: the curve, the slices' own scatter, and the misfit with a random sign."""
+def _draws(curves: Sequence[Curve], fitted: Array, off: tuple[Array, int], seed: int) -> Array:
+    """Log throughputs of each resample: the curve, the slices' own scatter, and the misfit with a random sign.
+
+    `off` is the misfit with its degrees of freedom: it is known from few points, so its size is drawn as Student's is.
+    """
     import numpy as np
 
     rng = np.random.default_rng(abs(seed))
@@ -144,8 +150,9 @@ def _draws(curves: Sequence[Curve], fitted: Array, residuals: Array, seed: int) 
         rates = np.array(curve.rates)
         means = rates[rng.integers(0, len(rates), size=(RESAMPLES, len(rates)))].mean(axis=1)
         scatter[:, column] = np.log(np.maximum(means, rates.mean() / 100) / rates.mean())
-    signs = rng.choice((-1.0, 1.0), size=scatter.shape)
-    return np.asarray(fitted + scatter + signs * residuals, dtype=float)
+    misfit, freedom = off
+    signs = rng.choice((-1.0, 1.0), size=scatter.shape) * (freedom / rng.chisquare(freedom, (RESAMPLES, 1))) ** 0.5
+    return np.asarray(fitted + scatter + signs * misfit, dtype=float)
 
 
 def _interval(value: float, drawn: Array) -> Estimate:

@@ -57,12 +57,16 @@ def point(rounds: Sequence[Round], terms: Terms) -> SweepPoint:
     counted = bool(good) and all(row.prompt_tokens is not None for row in good)
     total = throughput(parts, lambda part: part.output_tokens + part.input_tokens) if counted else None
     e2e = _spread([row.e2e for row in good], rounds[0].seed)
+    goodput = _goodput(rounds, terms) if terms.objectives else None
+    doubts = _doubts(rounds, good)
+    if over == "rate" and (goodput is None or goodput.state != "fails"):
+        doubts += _short(rounds, good)
     return SweepPoint(
         load=load,
         rounds=len(rounds),
         requests=len(rows),
         failed=len(rows) - len(good),
-        goodput=_goodput(rounds, terms) if terms.objectives else None,
+        goodput=goodput,
         ttft=_spread([row.ttft for row in good], rounds[0].seed),
         tpot=_spread([row.tpot for row in good], rounds[0].seed),
         e2e=e2e,
@@ -74,7 +78,7 @@ def point(rounds: Sequence[Round], terms: Terms) -> SweepPoint:
         pool=_pool([one.pool for one in rounds]),
         slices=parts,
         per_million_output=None if terms.price_per_hour is None else per_million(terms.price_per_hour, output),
-        doubts=tuple(_doubts(rounds, over, good)),
+        doubts=tuple(doubts),
     )
 
 
@@ -172,7 +176,7 @@ def _pool(pools: Sequence[PoolUse]) -> PoolUse:
     )
 
 
-def _doubts(rounds: Sequence[Round], over: Over, good: Sequence[RequestRow]) -> list[str]:
+def _doubts(rounds: Sequence[Round], good: Sequence[RequestRow]) -> list[str]:
     found = []
     cached = _cached(good)
     if cached is not None and cached > SUSPECT_HITS:
@@ -184,12 +188,16 @@ def _doubts(rounds: Sequence[Round], over: Over, good: Sequence[RequestRow]) -> 
     if errors:
         found.append(f"{len(errors)} requests failed, the first: {errors[0]}")
     found += dict.fromkeys(f"the client was the limit: {one.client_limit}" for one in rounds if one.client_limit)
-    times = [row.e2e for row in good if row.e2e is not None]
-    if over == "rate" and times:
-        last = min(max(row.scheduled for row in one.rows) for one in rounds)
-        if last < _TURNS * sum(times) / len(times):
-            found.append(
-                f"requests came for {last:.3g} s, less than {_TURNS} times the mean request: the server was hardly ever"
-                " as full as this rate makes it; give more --num-prompts"
-            )
     return found
+
+
+def _short(rounds: Sequence[Round], good: Sequence[RequestRow]) -> list[str]:
+    """An open loop that was over before its requests had filled the server."""
+    times = [row.e2e for row in good if row.e2e is not None]
+    last = min(max(row.scheduled for row in one.rows) for one in rounds)
+    if not times or last >= _TURNS * sum(times) / len(times):
+        return []
+    return [
+        f"requests came for {last:.3g} s, less than {_TURNS} times what a request takes: the server was hardly ever as"
+        " full as this rate makes it; give more --num-prompts"
+    ]

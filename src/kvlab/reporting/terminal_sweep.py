@@ -63,7 +63,7 @@ def span(estimate: Estimate | None, form: str = ",.4g") -> str:
     if estimate is None:
         return words.ABSENT
     text = f"{estimate.value:{form}}"
-    if estimate.low is None or estimate.high is None:
+    if estimate.low is None or estimate.high is None or estimate.low == estimate.high:
         return text
     return f"{text} ({estimate.low:{form}} to {estimate.high:{form}})"
 
@@ -78,10 +78,10 @@ def times(estimate: Estimate | None) -> str:
 
 
 def dollars(estimate: Estimate | None) -> str:
-    """Dollars with their interval, to the cent or to four digits where a cent is much."""
+    """Dollars with their interval, to the cent, or to three digits where a cent is much."""
     if estimate is None:
         return words.ABSENT
-    return span(estimate, ",.2f" if estimate.value >= 1 else ".4f")
+    return span(estimate, ",.2f" if estimate.value >= 1 else ".3g")
 
 
 def goodput(one: SweepPoint) -> str:
@@ -97,8 +97,8 @@ def _points(value: Sweep) -> RenderableType:
     if value.objectives:
         columns += [right("goodput", wraps=True), left("verdict", wraps=False)]
     columns += [right("TTFT p50"), right("TTFT p99"), right("TPOT p50"), right("TPOT p99"), right("e2e p50")]
-    columns += [right("output tok/s", wraps=True)]
-    columns += [right("$/M out", wraps=True)] if value.cost is not None else []
+    columns += [right("output tok/s")]
+    columns += [right("$/M out")] if value.cost is not None else []
     body = table(*columns, right("cache peak"), right("waiting"))
     for one in value.points:
         cells = [f"{one.load:,g}", f"{one.requests:,}", f"{one.failed:,}"]
@@ -108,11 +108,16 @@ def _points(value: Sweep) -> RenderableType:
             cells.append(words.ABSENT if spread is None else seconds(spread.median.value))
             if tails:
                 cells.append(words.ABSENT if spread is None else seconds(spread.p99.value))
-        cells.append(span(one.output_throughput))
-        cells += [dollars(one.per_million_output)] if value.cost is not None else []
+        cells.append(_bare(one.output_throughput))
+        cells += [_bare(one.per_million_output, ".3g")] if value.cost is not None else []
         cells += [words.share(one.pool.peak_kv_used), words.number(one.pool.peak_waiting)]
         body.add_row(*map(Text, cells))
     return body
+
+
+def _bare(estimate: Estimate | None, form: str = ",.4g") -> str:
+    """A value alone, for a column; its interval is in the document and on the page."""
+    return words.ABSENT if estimate is None else f"{estimate.value:{form}}"
 
 
 def _bars(value: Sweep) -> RenderableType:

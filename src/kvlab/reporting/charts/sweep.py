@@ -137,7 +137,7 @@ def _x(value: Sweep) -> alt.X:
     loads = [one.load for one in value.points]
     wide = max(loads) > 8 * min(loads)
     scale = alt.Scale(type="log" if wide else "linear", zero=False, nice=False, padding=12)
-    axis = alt.Axis(values=loads, format="~g", grid=False, labelOverlap=True)
+    axis = alt.Axis(values=loads, format="~g", grid=False, labelOverlap="greedy")
     return alt.X("x:Q", title=_UNITS[value.over], scale=scale, axis=axis)
 
 
@@ -158,7 +158,7 @@ def _curve(
 def _level(at: float, text: str) -> Any:
     base = alt.Chart(data([{"y": at, "text": text}]))
     line = base.mark_rule(strokeDash=[4, 3], color=MUTED).encode(y="y:Q")
-    label = base.mark_text(align="left", dx=4, dy=-6, color=MUTED).encode(x=alt.value(0), y="y:Q", text="text:N")
+    label = base.mark_text(align="left", dx=4, dy=9, color=MUTED).encode(x=alt.value(0), y="y:Q", text="text:N")
     return alt.layer(line, label)
 
 
@@ -173,7 +173,7 @@ def _marks(value: Sweep) -> list[Any]:
         found.append(base.mark_rule(color=MUTED, strokeDash=dash, strokeWidth=1))
         found.append(
             base.mark_text(align="right" if text == "meets" else "left", dx=-4 if text == "meets" else 4).encode(
-                y=alt.value(8), text="text:N"
+                y=alt.value(30), text="text:N"
             )
         )
     return found
