@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -58,11 +59,12 @@ def stream(*steps: bytes | float, cut: bool = False) -> Answer:
     return answer
 
 
-def plain(text: str, status: int = 200, kind: str = "application/json") -> Answer:
-    """An answer that is no stream."""
+def plain(text: str, status: int = 200, kind: str = "application/json", **headers: str) -> Answer:
+    """An answer that is no stream; `Retry_After` is the header Retry-After."""
 
     async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
-        return web.Response(text=text, status=status, content_type=kind)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return web.Response(text=text, status=status, content_type=kind, headers=named)
 
     return answer
 
@@ -74,6 +76,7 @@ class Scripted:
         self.answers = list(answers)
         self.models: Answer = plain(json.dumps(MODELS))
         self.pages: dict[str, Callable[[], str]] = {}
+        self.posts: dict[str, Callable[[dict[str, Any]], object]] = {}
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.cancelled = 0
@@ -91,6 +94,8 @@ class Scripted:
         if request.method != "POST":
             return web.Response(status=404)
         body = await request.json()
+        if request.path in self.posts:
+            return web.json_response(self.posts[request.path](body))
         self.bodies.append(body)
         self.headers.append(dict(request.headers))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -105,8 +110,22 @@ class Scripted:
             self.in_flight -= 1
 
 
+def word_tokens(body: dict[str, Any]) -> object:
+    """llama-server's /tokenize with a token for each word, and one (0) before each prompt."""
+    words = body["content"].split()
+    return {"tokens": [0] * bool(body.get("add_special")) + [1 + hash(word) % (1 << 30) for word in words]}
+
+
+def with_words(script: Scripted) -> Scripted:
+    """The server as a llama-server whose tokens are words."""
+    listed = {"object": "list", "data": [{"id": "m", "object": "model", "owned_by": "llamacpp"}]}
+    script.models = plain(json.dumps(listed))
+    script.posts["/tokenize"] = word_tokens
+    return script
+
+
 @contextmanager
-def serving(*answers: Answer) -> Iterator[Scripted]:
+def serving(*answers: Answer, tls: ssl.SSLContext | None = None) -> Iterator[Scripted]:
     """A server with these answers."""
     script = Scripted(answers)
     ready, loop = threading.Event(), asyncio.new_event_loop()
@@ -117,9 +136,9 @@ def serving(*answers: Answer) -> Iterator[Scripted]:
         app.router.add_route("*", "/{path:.*}", script.handle)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
         host, port = runner.addresses[0][:2]
-        script.url = f"http://{host}:{port}"
+        script.url = f"http{'s' if tls else ''}://{host}:{port}"
         ready.set()
         await finish.wait()
         await runner.cleanup()

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kvlab.launch import Server
+from kvlab import api
+from kvlab.launch import Server, start
 from kvlab.load.bench import BenchSpec, bench
-from kvlab.load.datasets import Dataset, RandomTokens, SharedPrefix
+from kvlab.load.datasets import Dataset, RandomTokens, SharedPrefix, ShareGpt, TraceFile
 from kvlab.load.spec import Endpoint, LoadSpec
 
 pytestmark = pytest.mark.e2e
+MOONCAKE = Path(__file__).parent.parent / "golden" / "traces" / "mooncake_conversation_trace.jsonl.gz"
+SLICE = (3, 40, 125, 261, 500, 702, 861, 1585, 1900, 2199)
+"""Rows of three conversations, between one another, each a few turns long."""
 
 
 def spec(dataset: Dataset, count: int, *, seed: int, endpoint: Endpoint = "completions") -> BenchSpec:
@@ -48,3 +55,48 @@ def test_chat(llama_server: Server) -> None:
     data = RandomTokens(input_tokens=20, output_tokens=3)
     result = bench(llama_server.url, spec(data, 2, seed=8, endpoint="chat"))
     assert [(row.error, row.output_tokens) for row in result.rows] == [(None, 3)] * 2
+
+
+def test_a_slice_of_mooncake_hits_what_its_block_ids_say(gemma: Path, tmp_path: Path) -> None:
+    """Every request finds in the cache the tokens of its blocks that came before, to within a block."""
+    with gzip.open(MOONCAKE, "rt") as lines:
+        rows = [line for number, line in enumerate(lines) if number in SLICE]
+    trace = tmp_path / "slice.jsonl"
+    trace.write_text("".join(rows))
+    scale = 0.03
+    plan = api.plan(gemma, engine="llamacpp", context=2048, parallel=1, swa_full=True, engine_args={"embedded": "true"})
+    with start(plan, tmp_path / "engine.log") as server:
+        data = TraceFile(path=str(trace), scale_tokens=scale, output_tokens=1)
+        result = bench(server.url, BenchSpec(dataset=data, load=LoadSpec(concurrency=1), warm_up=0))
+    seen: set[int] = set()
+    for row, line in zip(result.rows, rows, strict=True):
+        stated = json.loads(line)
+        known = [block in seen for block in stated["hash_ids"]]
+        assert known == sorted(known, reverse=True)  # a prefix, as the trace's README says
+        seen.update(stated["hash_ids"])
+        assert row.prompt_tokens == round(stated["input_length"] * scale)
+        assert row.prompt_tokens is not None
+        assert row.cached_tokens is not None
+        ideal = min(sum(known) * 512 * scale, row.prompt_tokens)
+        assert abs(row.cached_tokens - ideal) <= 512 * scale + 1, (row.cached_tokens, ideal)
+    own: Any = result.metrics["kvlab"]
+    cached = sum(row.cached_tokens or 0 for row in result.rows)
+    assert cached == pytest.approx(own["data"]["ideal_hit_tokens"], rel=0.05)
+    assert own["prompt_length_mismatches"] == 0
+
+
+def test_a_conversation_turn_by_turn_repeats_what_the_engine_said(llama_server: Server, tmp_path: Path) -> None:
+    texts = ("Name a colour.", "Red is a colour.", "Name another one.", "Blue is one.")
+    said = [{"from": who, "value": text} for who, text in zip(("human", "gpt") * 2, texts, strict=True)]
+    file = tmp_path / "talk.json"
+    file.write_text(json.dumps([{"conversations": said}]))
+    data = ShareGpt(path=str(file), turns="all", output_tokens=12)
+    load = LoadSpec(concurrency=1, endpoint="chat")
+    first, second = bench(llama_server.url, BenchSpec(dataset=data, load=load, warm_up=0)).rows
+    assert (first.error, second.error) == (None, None)
+    assert first.prompt_tokens is not None
+    assert first.output_tokens == 12
+    assert second.prompt_tokens is not None
+    # Gemma's template: <end_of_turn> \n <start_of_turn> user \n, the four words' tokens, and the turn's end and start
+    assert 12 + 6 < second.prompt_tokens - first.prompt_tokens < 12 + 24
+    assert second.sent >= (first.done or 0)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -117,7 +119,9 @@ class Fleet:
     async def _end(self) -> None:
         for process in self._running:
             if process.returncode is None:
-                process.kill()
+                with suppress(ProcessLookupError):
+                    # Its own kill() would ask for its end first, and take it from asyncio, which waits for it too.
+                    os.kill(process.pid, signal.SIGKILL)
         for process in self._running:
             await process.wait()
         self._tickets.close()

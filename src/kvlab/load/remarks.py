@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kvlab.core.measure import RequestRow
-from kvlab.load.datasets import Dataset, RandomTokens, SharedPrefix
+from kvlab.load.datasets import Dataset, RandomTokens, RequestLog, SharedPrefix, TraceFile
 from kvlab.load.preparing import BenchSpec
 from kvlab.load.spec import LoadResult, Prompt
 
@@ -52,6 +52,8 @@ def remarks(spec: BenchSpec, prompts: Sequence[Prompt], result: LoadResult) -> l
 
 def _reused(data: Dataset, prompts: Sequence[Prompt]) -> list[str]:
     """What is sent more than once: a server that caches prefixes answers it sooner than it would answer new text."""
+    if isinstance(data, TraceFile | RequestLog):
+        return []  # what they repeat is what they are replayed for; the trace's own hit rate stands in the file
     if any(prompt.follows is not None for prompt in prompts):
         later = sum(prompt.follows is not None for prompt in prompts)
         return [

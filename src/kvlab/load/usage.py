@@ -36,6 +36,8 @@ def client_use(parts: Sequence[Sent], rows: Sequence[RequestRow], duration: floa
         because.append(f"its event loop was busy for {busiest.busy_share:.0%} of the run")
     if firsts and slowest.lag_p99 > max(LAG_SECONDS, LAG_SHARE * median(firsts)):
         because.append(f"one arrival in a hundred was noticed {slowest.lag_p99 * 1000:.0f} ms late or later")
+    if because and busiest.busy_share > 2 * busiest.cpu_seconds / duration:
+        because.append("it was kept from the processor for most of that by other programs")
     return ClientUse(
         processes=len(parts),
         cpu_seconds=sum(part.cpu_seconds for part in parts),
