@@ -11,7 +11,7 @@ SRC = Path(__file__).parents[1] / "src" / "kvlab"
 ORDER = [
     {"core"},
     {"store", "variants"},
-    {"facts", "families", "engines", "readers", "traces", "workload", "rules", "diagnoses"},
+    {"facts", "families", "engines", "readers", "runners", "traces", "workload", "rules", "diagnoses"},
     {
         "causes",
         "options",
@@ -35,7 +35,7 @@ ORDER = [
     {"speed", "calibration", "observe", "failing"},
     {"ranges", "tiering", "freeroom"},
     {"planning", "launch", "load", "symptoms"},
-    {"reasons"},
+    {"reasons", "external"},
     {"breakers", "on_ray"},
     {"attach", "sizing", "deploy", "flagcheck", "following", "rightsize"},
     {"grid", "polling", "interventions"},
@@ -61,7 +61,7 @@ ORDER = [
     {"api"},
     {"cli"},
 ]
-VARIANTS = ("diagnoses", "engines", "families", "gates", "readers", "recordings", "rules")
+VARIANTS = ("diagnoses", "engines", "families", "gates", "readers", "recordings", "rules", "runners")
 FILES = sorted(SRC.rglob("*.py"))
 
 

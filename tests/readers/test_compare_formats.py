@@ -1,4 +1,4 @@
-"""`kvlab compare` over files of different tools: numbers of one definition are compared, others left out with reasons."""
+"""`kvlab compare` over files of different tools: what is defined alike is compared, all else left out with reasons."""
 
 from __future__ import annotations
 

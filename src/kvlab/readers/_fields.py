@@ -9,6 +9,9 @@ from pathlib import Path
 from kvlab.core.errors import BadInput, shortened
 from kvlab.core.result import Document
 
+SHOWN = ("mean", "median", "p99")
+"""Statistics kept of a number that has no name of vLLM's."""
+
 
 def number(document: Document, key: str, path: Path) -> float | None:
     """The number at `key`; None when it is absent, null or no number (NaN).

@@ -16,7 +16,7 @@ import msgspec
 from kvlab import store
 from kvlab.core.errors import BadInput
 from kvlab.core.result import Document, Own, Reader, Result
-from kvlab.readers._fields import columns, number, objects, section
+from kvlab.readers._fields import SHOWN, columns, number, objects, section
 from kvlab.readers._profile import from_table, is_table, latency, scalar, sums, throughput
 
 _TIMES = {
@@ -44,7 +44,8 @@ def _read(document: Document, path: Path) -> Result:
     for key, name in _TIMES.items():
         found = latency(document, key, name, path)
         if name in reasons:
-            own |= {f"{key}_ms.{part.partition('_')[0]}": Own(v, "ms", reasons[name]) for part, v in found.items()}
+            kept = {part: found[name_of] for part in SHOWN if (name_of := f"{part}_{name}_ms") in found}
+            own |= {f"{key}_ms.{part}": Own(value, "ms", reasons[name]) for part, value in kept.items()}
         else:
             metrics |= found
     per_user = scalar(document, "output_token_throughput_per_user", path)

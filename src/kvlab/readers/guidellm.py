@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kvlab.core.result import Document, Own, Reader, Result
-from kvlab.readers._fields import columns, number, objects, present, said, section, spread, summary
+from kvlab.readers._fields import SHOWN, columns, number, objects, present, said, section, spread, summary
 
 _STATISTICS = {"mean": "mean", "median": "median", "std": "std_dev"}
 _PERCENTILES = {f"p{n}": f"p{n:02}" for n in (1, 5, 10, 25, 75, 90, 95, 99)} | {"p99.9": "p999"}
@@ -82,7 +82,7 @@ def _times(run: Document, key: str, metric: str, path: Path, scale: float = 1.0)
 
 def _own(run: Document, key: str, means: str, path: Path) -> dict[str, Own]:
     found = _times(run, key, "own", path)
-    return {f"{key}.{name.removesuffix('_own_ms')}": Own(value, "ms", means) for name, value in found.items()}
+    return {f"{key}.{part}": Own(found[name], "ms", means) for part in SHOWN if (name := f"{part}_own_ms") in found}
 
 
 def _load(run: Document, path: Path) -> dict[str, float | str | None]:

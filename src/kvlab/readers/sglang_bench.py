@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kvlab.core.errors import BadInput
 from kvlab.core.result import Document, Own, Reader, Result
-from kvlab.readers._fields import number, present, said, spread
+from kvlab.readers._fields import SHOWN, number, present, said, spread
 
 _PARTS = ("mean", "median", "std", "p90", "p95", "p99")
 _TIMES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e_latency": "e2el"}
@@ -44,7 +44,7 @@ def _read(document: Document, path: Path) -> Result:
         if not any(found.values()):
             continue
         if key == "itl" and document["backend"] in _DIVIDING:
-            own |= {f"itl_ms.{part.partition('_')[0]}": Own(value, "ms", _SPLIT) for part, value in found.items()}
+            own |= {f"itl_ms.{p}": Own(found[at], "ms", _SPLIT) for p in SHOWN if (at := f"{p}_itl_ms") in found}
         else:
             metrics |= found
     return Result(

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvlab.cli import loading
+from kvlab.cli import loading, runner
 from kvlab.cli.command import Answer, Command
 
 if TYPE_CHECKING:
@@ -34,9 +34,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P,P",
         help="percentiles of every latency in the result (default: 99)",
     )
+    runner.arguments(parser)
 
 
 def _run(options: argparse.Namespace) -> Answer:
+    if options.runner is not None:
+        return runner.run(options)
     from kvlab import api
     from kvlab.cli import progress
     from kvlab.load.bench import BenchSpec
