@@ -27,6 +27,7 @@ class BlockServer:
         self.salts: str = options.get("salts", "honoured")
         self.usage: bool = options.get("usage", True)
         self.metrics: bool = options.get("metrics", True)
+        self.tokenizer: bool = options.get("tokenizer", True)
         self.slow: float = options.get("slow", 0.0)
         self.stated_block: int = options.get("stated_block", self.block)
         self.others: int = options.get("others", 0)
@@ -84,6 +85,8 @@ class BlockServer:
         return web.json_response({"data": [model]})
 
     async def tokenize(self, request: web.Request) -> web.Response:
+        if not self.tokenizer:
+            return web.json_response({"detail": "Not Found"}, status=404)
         words = (await request.json())["prompt"].split()
         return web.json_response({"tokens": [1000 + sum(word.encode()) for word in words]})
 

@@ -119,6 +119,21 @@ def test_counters_are_reconciled_to_the_token() -> None:
         )
 
 
+def test_without_a_tokenizer_words_do_for_all_but_the_block_size() -> None:
+    with block_server(tokenizer=False, blocks=100) as server:
+        found = measured(server, lengths=True, block_size=True, salts=True, churn=True, prefix_tokens=(64, 256))
+    assert found.block is not None
+    assert found.block.verdict == "not seen"
+    assert "has no tokenizer" in found.block.because
+    assert found.salts is not None
+    assert found.salts.verdict == "isolated"
+    assert found.churn is not None
+    assert found.churn.simulated is None
+    assert found.churn.lost_tokens is not None
+    assert found.lengths is not None
+    assert [point.prefix_tokens for point in found.lengths.points] == [64, 256]
+
+
 def test_other_traffic_is_named() -> None:
     with block_server(others=500) as server:
         found = measured(server)

@@ -16,7 +16,7 @@ LONGEST = 16_384
 TAIL = 16
 """Tokens after the shared ones, so that no probe's last token, which is always computed, is one of them."""
 WINDOW = "as an engine does that keeps no more of a sliding layer than its window"
-PROBES = 12
+PROBES = 20
 """Further probes, of which the search for the first hit takes most."""
 
 
