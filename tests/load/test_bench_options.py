@@ -129,6 +129,7 @@ def test_a_ladder_needs_prompts_for_every_step(prompts: Path) -> None:
         (["--concurrency", "1,0"], "must be at least 1"),
         (["--concurrency", "2,2"], "name different concurrencies"),
         (["--concurrency", "1,2", "--rate", "3"], "several concurrencies are a closed loop each"),
+        (["--extra-body", "[1]"], "is no JSON object"),
         (["--processes", "many"], "is not a whole number"),
         (["--cancel-share", "0.5"], "both a share and a time"),
         (["--insecure", "--ca-file", "/nowhere/ca.pem", "--dataset", "prompts"], "needs --prompts FILE"),

@@ -136,10 +136,14 @@ def test_the_request_body() -> None:
         run_load(server.url, [PROMPT], LoadSpec(concurrency=1, ignore_eos=False, temperature=None, model="lora"))
         tokens = Prompt(id="t", token_ids=(1, 2), output_tokens=1)
         run_load(server.url, [tokens], LoadSpec(concurrency=1))
+        other = LoadSpec(concurrency=1, extra={"max_tokens": None, "max_completion_tokens": 4}, ignore_eos=False)
+        run_load(server.url, [PROMPT], other)
     common = {"stream": True, "stream_options": {"include_usage": True}, "max_tokens": 4, "prompt": "Once upon a time"}
     assert server.bodies[0] == common | {"model": "m", "temperature": 0.0, "ignore_eos": True, "top_p": 0.5}
     assert server.bodies[1] == common | {"model": "lora"}
     assert server.bodies[2]["prompt"] == [1, 2]
+    assert "max_tokens" not in server.bodies[3]
+    assert server.bodies[3]["max_completion_tokens"] == 4
 
 
 def test_chat_bodies() -> None:

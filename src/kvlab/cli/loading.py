@@ -111,6 +111,13 @@ def add_arrivals(parser: argparse.ArgumentParser) -> None:
 
 def add_client(parser: argparse.ArgumentParser) -> None:
     """How the client behaves."""
+    parser.add_argument(
+        "--extra-body",
+        type=body,
+        default={},
+        metavar="JSON",
+        help="""further keys of each request, as in '{"top_p": 0.9}'; null takes one out (default: none)""",
+    )
     parser.add_argument("--no-ignore-eos", action="store_true", help="let the model end its answers")
     parser.add_argument("--timeout", type=positive, default=600.0, help="seconds a request may take (default: 600)")
     parser.add_argument(
@@ -193,6 +200,7 @@ def load(options: argparse.Namespace, concurrency: int | None) -> LoadSpec:
         model=options.model,
         ignore_eos=not options.no_ignore_eos,
         timeout=options.timeout,
+        extra=options.extra_body,
         retries=options.retry,
         cancel_share=options.cancel_share,
         cancel_after=options.cancel_after,
@@ -227,6 +235,19 @@ def percentiles(text: str) -> tuple[float, ...]:
         raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers, as in 50,90,99") from None
     if not all(0 <= value <= 100 for value in found):
         raise argparse.ArgumentTypeError(f"{text} holds one that is not between 0 and 100")
+    return found
+
+
+def body(text: str) -> dict[str, object]:
+    """An argument type for a JSON object."""
+    import json
+
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f'{text!r} is no JSON object, as in {{"top_p": 0.9}}')
     return found
 
 

@@ -64,7 +64,8 @@ def _call(index: int, prompt: Prompt, spec: LoadSpec, model: str) -> Call:
         body["temperature"] = spec.temperature
     if spec.ignore_eos:
         body["ignore_eos"] = True
-    encoded = msgspec.json.encode(body | prompt.more | spec.extra)
+    whole = body | prompt.more | spec.extra
+    encoded = msgspec.json.encode({name: value for name, value in whole.items() if value is not None})
     return Call(
         index=index,
         prompt_id=prompt.id,

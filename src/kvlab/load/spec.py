@@ -90,7 +90,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     keep_text: bool = False
     """Keep the generated text in the rows."""
     extra: dict[str, object] = {}
-    """Further keys of the request body."""
+    """Further keys of the request body; None takes a key out."""
     sample_every: float = 0.5
     """Pause between two reads of the engine's metrics."""
 

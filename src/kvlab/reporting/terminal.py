@@ -142,11 +142,13 @@ def _lines(rows: tuple[CheckRow, ...]) -> list[RenderableType]:
 
 def bench(metrics: Mapping[str, float], pool: PoolUse | None, remarks: Iterable[str] = ()) -> RenderableType:
     """The summary of one load run from the keys of vLLM's result file; what is absent is left out."""
+    good = metrics.get("request_goodput")
     totals = [
         ("requests completed", words.number(metrics.get("completed"))),
         ("requests failed", words.number(metrics.get("failed"))),
         ("duration", seconds(metrics["duration"]) if "duration" in metrics else words.ABSENT),
         ("requests a second", words.number(metrics.get("request_throughput"))),
+        *([("of them within the objectives", words.number(good))] if good is not None else []),
         ("output tokens a second", words.number(metrics.get("output_throughput"))),
         ("all tokens a second", words.number(metrics.get("total_token_throughput"))),
     ]
