@@ -187,7 +187,7 @@ def load(options: argparse.Namespace, concurrency: int | None) -> LoadSpec:
     from kvlab.load.spec import LoadSpec, Tls
 
     ramp = None if options.ramp is None else _ramp(options.ramp, options.ramp_strategy)
-    timed = options.dataset == "trace" and concurrency is None and options.rate is None and ramp is None
+    timed = options.dataset in ("log", "trace") and concurrency is None and options.rate is None and ramp is None
     closed = options.rate is None and ramp is None and not timed
     return LoadSpec(
         concurrency=(concurrency or 8) if closed else concurrency,
