@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 DRIFT_RUNS = 8
 """Runs from which a drift can be told from noise: with fewer, a line through them takes most of the noise with it."""
+_BLOCK = 4
 _NORMAL = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
 _REPEATABILITY = _NORMAL * 2**0.5
@@ -50,6 +51,17 @@ class Drift(NamedTuple):
 
     change: float
     p: float
+
+
+class Contrast(NamedTuple):
+    """log(B / A) of the arms by least squares, beside a linear drift, and how well it is known."""
+
+    value: float
+    error: float
+    """Standard error."""
+    freedom: int
+    size: float
+    """The variance of `value` is that of a run divided by this."""
 
 
 class BlockChange(NamedTuple):
@@ -149,18 +161,43 @@ def drift(a: Sequence[float], b: Sequence[float], at: Sequence[int]) -> Drift | 
     return Drift(math.expm1(slope * (max(at) - min(at))), p)
 
 
+def contrast(a: Sequence[float], b: Sequence[float], at: Sequence[int]) -> Contrast | None:
+    """The difference of the arms' logarithms with a linear drift taken out, however few the runs.
+
+    None with fewer than four runs, for an order that is not balanced, and for values that are not positive.
+    """
+    import numpy as np
+
+    values = np.asarray([*a, *b], dtype=float)
+    if not _balanced(len(a), len(b), at) or len(values) < _BLOCK or (values <= 0).any():
+        return None
+    logs = np.log(values)
+    residual = _residual(len(a), len(b), at, least=_BLOCK) @ logs
+    freedom, size = len(values) - 3, len(values) / 4
+    deviation = float((residual @ residual) / freedom) ** 0.5
+    # What rounding leaves of runs that are all alike is no noise.
+    deviation = 0.0 if deviation < 1e-12 else deviation
+    value = float(logs[len(a) :].mean() - logs[: len(a)].mean())
+    return Contrast(value, deviation / size**0.5, freedom, size)
+
+
+def _balanced(a: int, b: int, at: Sequence[int] | None) -> bool:
+    """Whether the order favours neither arm in a drift."""
+    return at is not None and a == b and sum(at[:a]) == sum(at[a:])
+
+
 def _drifts(a: int, b: int, at: Sequence[int] | None) -> bool:
     """Whether a drift can be taken out: enough runs, in an order in which it favours neither arm."""
-    return at is not None and a + b >= DRIFT_RUNS and a == b and sum(at[:a]) == sum(at[a:])
+    return a + b >= DRIFT_RUNS and _balanced(a, b, at)
 
 
-def _residual(a: int, b: int, at: Sequence[int] | None) -> Array:
-    """The matrix that takes the arms' means, and the drift where it can be told, out of the runs' values."""
+def _residual(a: int, b: int, at: Sequence[int] | None, least: int = DRIFT_RUNS) -> Array:
+    """The matrix that takes the arms' means, and from `least` balanced runs on the drift, out of the runs' values."""
     import numpy as np
 
     arm = np.arange(a + b) < a
     columns = [arm / a**0.5, ~arm / b**0.5]
-    if at is not None and _drifts(a, b, at):
+    if at is not None and a + b >= least and _balanced(a, b, at):
         # Balanced, so at right angles to the difference of the arms.
         when = np.asarray(at, dtype=float) - np.mean(at)
         for column in tuple(columns):

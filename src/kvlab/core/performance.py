@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from kvlab.core.blocks import BlockChange, block_change
+from kvlab.core.blocks import BlockChange, block_change, contrast
 from kvlab.core.comparison import ComparisonRow, RowVerdict
 from kvlab.core.errors import BadInput
 from kvlab.core.permutation import hochberg, sign_flip
@@ -82,11 +82,12 @@ def compare_runs(
     * for the four metrics that decide: the p-value, adjusted for the four (Hochberg), is at most 5 %, and so is that of
       the permutation test over pairs of runs, adjusted alike, where there are pairs enough to reach it.
 
-    No difference was seen when the interval lies within the margin: what two runs of one arm differ by in 95 of 100
-    cases, but at least 5 and at most 20 %. Otherwise nothing can be said.
+    No difference was seen when the interval lies within the margin, and the change within half of it. The margin is
+    what two runs of one arm differ by in 95 of 100 cases, but at least 5 and at most 20 %. Otherwise nothing can be
+    said.
 
-    `sequential`: somebody looked after every block and could have stopped. Then interval and evidence come from the
-    pairs of runs by `core.sequential`, which holds at every look at once.
+    `sequential`: somebody looked after every block and could have stopped. Then interval and evidence are those of
+    `core.sequential`, which hold at every look at once.
 
     Raises BadInput when runs hold different numbers of prompts.
     """
@@ -150,12 +151,16 @@ def _seen(
     )
     if not sequential:
         return _Seen(metric, (one, other), found, _Chance(found.p, sign_flip(pairs, seed=seed)), len(a[0]))
-    low, high = confidence_sequence(pairs)[1:]
-    known = math.isfinite(low) and math.isfinite(high)
-    found = found._replace(
-        low=math.expm1(low) if known else None, high=math.expm1(min(high, 50.0)) if known else None, p=None
-    )
-    evidence = e_value_beyond(pairs, math.log1p(SMALLEST))
+    known = contrast(one, other, at)
+    if known is None:
+        return _Seen(
+            metric, (one, other), found._replace(low=None, high=None, p=None), _Chance(evidence=0.0), len(a[0])
+        )
+    low, high = confidence_sequence(known)[1:]
+    finite = math.isfinite(low) and math.isfinite(high)
+    bounds = (math.expm1(low), math.expm1(min(high, 50.0))) if finite else (None, None)
+    evidence = e_value_beyond(known, math.log1p(SMALLEST))
+    found = found._replace(low=bounds[0], high=bounds[1], p=None)
     return _Seen(metric, (one, other), found, _Chance(evidence=evidence), len(a[0]))
 
 
@@ -213,7 +218,7 @@ def _row_verdict(seen: _Seen, chance: _Chance, noise: float | None, margin: floa
         if noise is None:
             return "inconclusive", "a run's value is zero, so there is no relative noise"
         if chance.evidence is not None:
-            return "inconclusive", "too few pairs of runs for an interval that holds at every look"
+            return "inconclusive", "too few runs for an interval that holds at every look"
         needed = MINIMUM[metric.statistic or "mean"]
         return "inconclusive", f"an interval needs {needed} prompts answered in every run, there are {seen.prompts}"
     verdict, because = judged(
@@ -256,8 +261,10 @@ def judged(
         better = (change > 0) == higher_is_better
         beyond = " and the change exceeds the noise" if noise else ""
         return ("better" if better else "worse"), f"the interval lies beyond {share(SMALLEST)}{beyond}"
-    if max(-low, high) <= margin:
+    if max(-low, high) <= margin and abs(change) <= margin / 2:
         return "no difference seen", f"the interval lies within {share(margin)} either way"
+    if max(-low, high) <= margin:
+        return "inconclusive", f"the interval lies within {share(margin)}, but the change is more than half of that"
     if low > 0 or high < 0:
         return "inconclusive", f"the interval excludes zero and not a change below {share(SMALLEST)}"
     return "inconclusive", f"the interval is too wide: it reaches beyond {share(margin)}"

@@ -1,72 +1,65 @@
 """Looking after every block without paying for it: e-values, and intervals that hold at every look at once.
 
-The t-test of paired differences whose standard deviation is unknown, as a likelihood ratio of scale-invariant data with
-a normal prior on the standardised effect. It is an e-process: if the true mean is the one tested, the chance that it
-ever exceeds 1 / alpha, at whatever look, is at most alpha (Lai, Annals of Statistics 4, 1976; Wang and Ramdas,
-"Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance", Sequential Analysis 44, 2025;
-Perez-Ortiz, Lardy, de Heide and Grunwald, Annals of Statistics 52, 2024).
+The t-test of the difference between two arms, with the machine's level, its drift and its noise unknown: a ratio of
+likelihoods that none of the three enters (right Haar priors), with a normal prior on the difference in standard
+deviations of a run. It is an e-process: if the true difference is the one tested, the chance that it ever exceeds
+1 / alpha, at whatever look, is at most alpha (Lai, Annals of Statistics 4, 1976; Perez-Ortiz, Lardy, de Heide and
+Grunwald, "E-statistics, group invariance and anytime-valid testing", Annals of Statistics 52, 2024; with covariates:
+Lindon, Ham, Tingley and Bojinov, "Anytime-valid inference in linear models", arXiv 2210.08589).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from kvlab.core.blocks import Contrast
+
 ALPHA = 0.05
-_PRIOR = 10.0
-"""Variance of the standardised effect under the alternative. Effects worth a redeployment are several times the noise
-of a pair of runs: at 10, four pairs settle an effect of 3.3 standard deviations, six one of 2, twelve one of 1.1."""
+_PRIOR = 5.0
+"""Variance of the difference in standard deviations of a run, under the alternative. What is worth a redeployment is
+some times the noise of a run: at 5, a difference of two of them settles in four blocks, one of five in two."""
 
 
 class Sequence95(NamedTuple):
-    """The mean of the differences, and the bounds of its confidence sequence (infinite while nothing can be said)."""
+    """A difference, and the bounds of its confidence sequence (infinite while nothing can be said)."""
 
-    mean: float
+    value: float
     low: float
     high: float
 
 
-def e_value(differences: Sequence[float], tested: float = 0.0) -> float:
-    """Evidence against `tested` being the mean: at least 20 rejects it at 5 %, however often one has looked.
+def e_value(seen: Contrast, tested: float = 0.0) -> float:
+    """Evidence against `tested` being the difference: at least 20 rejects it at 5 %, however often one has looked.
 
-    1 for fewer than two differences. Differences that are all the same speak with the largest number there is, unless
-    they are what is tested.
+    1 while no noise is known. Runs without any noise speak with the largest number there is, unless they say what is
+    tested.
     """
-    n = len(differences)
-    if n < 2:
+    if seen.freedom < 1:
         return 1.0
-    mean, variance = _moments(differences)
-    spread = 1 + n * _PRIOR
-    if variance == 0:
-        return math.inf if mean != tested else 1 / spread**0.5
-    x = n * (mean - tested) ** 2 / variance / (n - 1)
-    return math.exp(n / 2 * (math.log1p(x) - math.log1p(x / spread)) - math.log(spread) / 2)
+    spread = 1 + seen.size * _PRIOR
+    if seen.error == 0:
+        return math.inf if seen.value != tested else spread**-0.5
+    x = ((seen.value - tested) / seen.error) ** 2 / seen.freedom
+    power = (seen.freedom + 1) / 2 * (math.log1p(x) - math.log1p(x / spread)) - math.log(spread) / 2
+    return math.exp(min(power, 700.0))
 
 
-def e_value_beyond(differences: Sequence[float], least: float) -> float:
-    """Evidence that the mean lies outside [-least, least]: the smallest against any value within."""
-    if not differences:
-        return 1.0
-    mean = sum(differences) / len(differences)
-    if abs(mean) <= least:
-        return min(1.0, e_value(differences, mean))
-    return e_value(differences, math.copysign(least, mean))
+def e_value_beyond(seen: Contrast, least: float) -> float:
+    """Evidence that the difference lies outside [-least, least]: the smallest against any value within."""
+    nearest = min(max(seen.value, -least), least)
+    return e_value(seen, nearest)
 
 
-def confidence_sequence(differences: Sequence[float], alpha: float = ALPHA) -> Sequence95:
-    """The means that were not rejected: they hold the true one at every look together with chance 1 - alpha."""
-    n = len(differences)
-    if not n:
-        return Sequence95(0.0, -math.inf, math.inf)
-    mean, variance = _moments(differences)
-    spread = 1 + n * _PRIOR
-    limit = (spread / alpha**2) ** (1 / n)
-    if n < 2 or limit >= spread:
-        return Sequence95(mean, -math.inf, math.inf)
-    x = (limit - 1) / (1 - limit / spread)
-    half = (x * (n - 1) * variance / n) ** 0.5
-    return Sequence95(mean, mean - half, mean + half)
+def confidence_sequence(seen: Contrast, alpha: float = ALPHA) -> Sequence95:
+    """The differences that were not rejected: they hold the true one at every look together with chance 1 - alpha."""
+    spread = 1 + seen.size * _PRIOR
+    limit = (spread / alpha**2) ** (1 / (seen.freedom + 1)) if seen.freedom > 0 else math.inf
+    if limit >= spread:
+        return Sequence95(seen.value, -math.inf, math.inf)
+    half = ((limit - 1) / (1 - limit / spread) * seen.freedom) ** 0.5 * seen.error
+    return Sequence95(seen.value, seen.value - half, seen.value + half)
 
 
 def closed(e_values: Mapping[str, float]) -> dict[str, float]:
@@ -84,11 +77,3 @@ def closed(e_values: Mapping[str, float]) -> dict[str, float]:
             smallest = min(smallest, total / count)
         found[name] = smallest
     return found
-
-
-def _moments(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and unbiased variance (0 for one value)."""
-    mean = math.fsum(values) / len(values)
-    if len(values) < 2:
-        return mean, 0.0
-    return mean, math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from kvlab.core.blocks import Noise
+from kvlab.core.blocks import Contrast, Noise
 from kvlab.core.comparison import ComparisonRow
 from kvlab.core.performance import SMALLEST
 from kvlab.core.record import More
@@ -54,8 +54,9 @@ def _needed(row: ComparisonRow, blocks: int, *, sequential: bool) -> tuple[int, 
     from scipy.stats import chi2
 
     change, margin, smallest = abs(math.log1p(row.change)), math.log1p(row.margin), math.log1p(SMALLEST)
+    within = margin - change if change <= margin / 2 else 0.0
     # Just between the two the change itself will move: a part of the gap is what can be hoped for.
-    target = max(margin - change, change - smallest, (margin - smallest) / 4)
+    target = max(within, change - smallest, (margin - smallest) / 4)
     freedom = _freedom(blocks)
     deviation = Noise.seen_between(row.noise, 2 * blocks, freedom).deviation
     ends = (deviation * (freedom / float(chi2.ppf(share, freedom))) ** 0.5 for share in (0.975, 0.5, 0.025))
@@ -85,10 +86,8 @@ def _blocks(deviation: float, target: float, *, least: int, sequential: bool) ->
 def _half_width(deviation: float, blocks: int, *, sequential: bool) -> float:
     """Half of the interval of the arms' difference, in logarithms, after that many blocks of two runs an arm."""
     if sequential:
-        pairs = 2 * blocks
-        # Differences of exactly this standard deviation: alternately above and below zero.
-        spread = deviation * 2**0.5 * ((pairs - 1) / pairs) ** 0.5
-        return confidence_sequence([spread, -spread] * blocks).high
+        runs = 4 * blocks
+        return confidence_sequence(Contrast(0.0, deviation / blocks**0.5, runs - 3, float(blocks))).high
     from scipy.stats import t
 
     return float(t.ppf(0.975, _freedom(blocks))) * deviation / math.sqrt(blocks)
