@@ -33,7 +33,7 @@ ORDER = [
         "recordings",
     },
     {"speed", "calibration", "observe", "failing"},
-    {"ranges", "tiering", "freeroom"},
+    {"ranges", "tiering", "freeroom", "servedname"},
     {"planning", "launch", "load", "symptoms"},
     {"reasons", "external"},
     {"breakers", "on_ray"},

@@ -16,14 +16,13 @@ from kvlab import engines, gates, judging, machine
 from kvlab.core.check import Check
 from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.gate import Side, Tag
-from kvlab.core.measure import MetricSample, PoolUse, RequestRow
 from kvlab.core.plan import Plan
-from kvlab.core.record import Look, Record, Run, RunRow
+from kvlab.core.record import Look, Record
 from kvlab.lab import Lab
 from kvlab.launch import DYING_SECONDS, Server, start
-from kvlab.load.bench import BenchResult, BenchSpec, Prepared, prepare, result_file, save
-from kvlab.load.runner import run_load
+from kvlab.load.bench import BenchSpec, Prepared, prepare
 from kvlab.load.spec import LoadSpec, Progress
+from kvlab.measuring import Placed, measured
 from kvlab.observe import read_log
 from kvlab.preflight import check_settings, room_for_prefix
 from kvlab.reasons import checked
@@ -99,34 +98,9 @@ class Experiment:
     def _measure(self, number: int, server: Server) -> None:
         arm, spec = self._order[number], self._bench_spec()
         ready = self.lab.once("prompts.json", Prepared, lambda: prepare(server.url, spec, self._load_progress))
-        result = run_load(
-            server.url,
-            ready.prompts,
-            spec.load,
-            warm_up=ready.warm_up,
-            metrics=engines.metric_map(server.command.engine),
-            progress=self._load_progress,
-        )
-        if gone := server.died(DYING_SECONDS if result.failed else 0):
-            raise gone  # what was measured ends somewhere in the run: not a run to keep
-        folder, plan = judging.folder_of(number, arm), self.plans[arm]
-        samples = tuple(_with_ratio(sample, plan) for sample in result.samples)
-        result = msgspec.structs.replace(result, samples=samples, pool=_with_peak(result.pool, samples))
-        document = result_file(spec, ready, result)
-        bench = BenchResult(metrics=document, rows=result.rows, pool=result.pool, samples=result.samples)
-        save(bench, self.lab.path(f"{folder}/result.json"))
-        run = Run(
-            block=number,
-            arm=arm,
-            folder=folder,
-            metrics={name: float(value) for name, value in document.items() if isinstance(value, int | float)},
-            completed=len(result.rows) - result.failed,
-            failed=result.failed,
-            rows=tuple(_run_row(row) for row in result.rows),
-            samples=result.samples,
-            pool=result.pool,
-        )
-        self.lab.save(f"{folder}/run.json", run)
+        placed = Placed(block=number, arm=arm, folder=judging.folder_of(number, arm))
+        run = measured(server, ready, spec, self.plans[arm], (self.lab, placed), self._load_progress)
+        self.lab.save(judging.run_file(number, arm), run)
 
     def _bench_spec(self) -> BenchSpec:
         settings, load = self.settings, self.settings.load
@@ -228,31 +202,6 @@ def _refuse_peeking(settings: Settings, lab: Lab) -> None:
             f" intervals that allow for looking: give --sequential --blocks {max(settings.blocks, done + 1)}, or"
             " another --lab"
         )
-
-
-def _run_row(row: RequestRow) -> RunRow:
-    return RunRow(
-        scheduled=row.scheduled,
-        ttft=row.ttft,
-        tpot=row.tpot,
-        e2e=row.e2e,
-        prompt_tokens=row.prompt_tokens,
-        output_tokens=row.output_tokens,
-        error=row.error,
-    )
-
-
-def _with_ratio(sample: MetricSample, plan: Plan) -> MetricSample:
-    """Cache use as a share of the planned pool, for an engine that counts tokens and has no such gauge."""
-    used = sample.values.get("kv_used_tokens")
-    if used is None or "kv_used_ratio" in sample.values or plan.capacity is None:
-        return sample
-    return MetricSample(sample.at, sample.values | {"kv_used_ratio": used / plan.capacity.tokens})
-
-
-def _with_peak(pool: PoolUse, samples: tuple[MetricSample, ...]) -> PoolUse:
-    ratios = [sample.values["kv_used_ratio"] for sample in samples if "kv_used_ratio" in sample.values]
-    return msgspec.structs.replace(pool, peak_kv_used=max(ratios)) if ratios else pool
 
 
 def run_experiment(

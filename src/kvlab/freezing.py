@@ -15,6 +15,7 @@ from kvlab.core.check import Check
 from kvlab.core.errors import BadInput, KvlabError
 from kvlab.core.gate import Tag
 from kvlab.core.level import levels
+from kvlab.core.masking import masked
 from kvlab.core.nameless import nameless
 from kvlab.core.plan import Ask, Plan
 from kvlab.core.plan_lines import digest, flags, lines
@@ -101,6 +102,7 @@ def of_lab(folder: Path, arm: ArmName | None = None, progress: OnBytes | None = 
         load=_load(lab, settings, record),
         results=levels(mine, others, seed=settings.load.seed),
         verdict=record.ab.verdict,
+        design=record.ab.design,
         quality=_quality(lab, settings, record, chosen),
         runs=tuple(locked_run(run) for run in mine),
     )
@@ -146,7 +148,7 @@ def locked_run(run: Run) -> LockedRun:
         tpot=tuple(_micro(row.tpot) for row in run.rows),
         e2e=tuple(_micro(row.e2e) for row in run.rows),
         output_tokens=tuple(row.output_tokens for row in run.rows),
-        errors={str(at): nameless(row.error) for at, row in enumerate(run.rows) if row.error is not None},
+        errors={str(at): nameless(masked(row.error)) for at, row in enumerate(run.rows) if row.error is not None},
     )
 
 

@@ -8,7 +8,6 @@ theirs.
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Literal
@@ -21,7 +20,7 @@ from kvlab.core.level import Level
 from kvlab.core.measure import PoolUse
 from kvlab.core.plan import Ask
 from kvlab.core.plan_lines import Difference, Value, differences
-from kvlab.core.record import AbVerdict, Load, Machine, Run, RunRow
+from kvlab.core.record import AbVerdict, Design, Load, Machine, Run, RunRow
 from kvlab.load.datasets import Dataset
 
 NAME = "kvlab.lock"
@@ -148,6 +147,8 @@ class Lock(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[Level, ...] = ()
     verdict: AbVerdict | None = None
     """Of the experiment: arm B against arm A."""
+    design: Design | None = None
+    """Blocks and stopping of the experiment; None: A B B A, as before kvlab kept it."""
     quality: LockedQuality | None = None
     runs: tuple[LockedRun, ...] = ()
 
@@ -160,6 +161,8 @@ def encode(lock: Lock) -> bytes:
 
 def read(path: Path) -> Lock:
     """The lock at `path`, or in the folder of that name. Raises BadInput in one line."""
+    if path.is_dir() and not (path / NAME).exists():
+        raise BadInput(f"there is no {NAME} in {path}; kvlab freeze LAB -o {path} writes one")
     return store.read(path / NAME if path.is_dir() else path, Lock, "kvlab.lock")
 
 
@@ -218,10 +221,3 @@ def _facts(lock: Lock) -> dict[str, Value]:
     for file in lock.model.files:
         facts[f"weights {file.name}"] = f"{file.bytes} bytes" + (f", sha256 {file.sha256}" if file.sha256 else "")
     return facts
-
-
-def refuse_other_file(path: str | os.PathLike[str]) -> None:
-    """Raises BadInput where `path` is no place of a lock: neither a file nor a folder that holds one."""
-    place = Path(path)
-    if place.is_dir() and not (place / NAME).exists():
-        raise BadInput(f"there is no {NAME} in {place}; kvlab freeze LAB -o {place} writes one")

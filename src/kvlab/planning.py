@@ -16,6 +16,7 @@ from kvlab.core.sizing import LongestContext
 from kvlab.core.speed import Speed
 from kvlab.core.units import GIB
 from kvlab.request import beside_others, settled
+from kvlab.servedname import served_as
 from kvlab.source import Loaded
 from kvlab.verdict import Around, judge
 
@@ -185,7 +186,7 @@ def prepare(loaded: Loaded, ask: Ask, gpu: Gpu | None = None, planner: Planner |
 def _launch(deployment: Deployment, carved: Carved, origin: Origin, source: str) -> Launch:
     """The command on the default port."""
     launcher = engines.launcher(deployment.ask.engine)
-    served = _served(deployment.model.name, origin, source)
+    served, deployment = served_as(origin, source, deployment, launcher)
     launch = launcher.command(deployment, carved, served)
     port = str(launcher.default_port)
     return msgspec.structs.replace(
@@ -199,14 +200,6 @@ def _launch(deployment: Deployment, carved: Carved, origin: Origin, source: str)
         ),
         lacks=launch.lacks or _lacks(origin, served),
     )
-
-
-def _served(name: str, origin: Origin, source: str) -> str:
-    """What an engine can serve: a config.json stands for its folder, a config of another name for its model."""
-    if origin.kind != "config":
-        return source
-    folder, file = os.path.split(source)
-    return (folder or ".") if file == "config.json" else name
 
 
 def _lacks(origin: Origin, served: str) -> str | None:

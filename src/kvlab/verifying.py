@@ -19,7 +19,6 @@ from kvlab.core.comparison import ComparisonRow
 from kvlab.core.errors import BadInput
 from kvlab.core.level import Level, levels
 from kvlab.core.performance import compare_runs
-from kvlab.core.plan import Plan
 from kvlab.core.plan_lines import Difference, differences, digest, flags, lines
 from kvlab.core.quality import Quality
 from kvlab.core.record import Machine, Run
@@ -30,7 +29,7 @@ from kvlab.lockfile import Lock, LockedEngine, LockedPlan, compared, read, run_o
 from kvlab.preflight import check_installed
 from kvlab.refit import Refit, refit
 from kvlab.repeating import Repeated, Session, agreeing
-from kvlab.settings import OnStep
+from kvlab.settings import OnStep, Step
 from kvlab.weightfiles import model
 
 FOLDER = "kvlab-verify"
@@ -134,7 +133,7 @@ def verify(wanted: Asked, on_step: OnStep) -> Verify:
         raise BadInput(f"--runs {runs} must be at least 1")
     content = store.read_bytes(base / wanted.lock.name if wanted.lock.is_file() else base / "kvlab.lock", "kvlab.lock")
     spec = VerifySpec(lock=wanted.lock.name, lock_sha256=hashlib.sha256(content).hexdigest(), runs=runs)
-    lab = Lab(wanted.lab or _free(Path(FOLDER)))
+    lab = Lab(lab_of(wanted.lab))
     with lab.claimed(spec):
         if lab.has(RESULT):
             known = lab.load(RESULT, Verify)
@@ -143,22 +142,23 @@ def verify(wanted: Asked, on_step: OnStep) -> Verify:
             )
         created = lab.once("created.json", str, machine.now)
         found = Session(lock, again, lab, on_step).run(runs)
-        result = _result(wanted, lock, again, found, created)
+        result = _result((wanted, lock, again), found, created, on_step)
         lab.save(RESULT, result)
     return result
 
 
-def _free(wanted: Path) -> Path:
-    """`wanted`, or the next name beside it that holds no finished verify."""
-    candidate, number = wanted, 1
-    while Lab(candidate).has(RESULT):
+def lab_of(given: Path | None) -> Path:
+    """The folder of the runs: the given one, or kvlab-verify, or the next name beside it without a finished verify."""
+    candidate, number = given or Path(FOLDER), 1
+    while given is None and Lab(candidate).has(RESULT):
         number += 1
-        candidate = wanted.with_name(f"{wanted.name}-{number}")
+        candidate = Path(f"{FOLDER}-{number}")
     return candidate
 
 
-def _result(wanted: Asked, lock: Lock, again: Refit, found: Repeated, created: str) -> Verify:
-    now = _now(lock, again.plan, found, again.place)
+def _result(what: tuple[Asked, Lock, Refit], found: Repeated, created: str, on_step: OnStep) -> Verify:
+    wanted, lock, again = what
+    now = _now(lock, again, found, on_step)
     frozen = [run_of(run, "a") for run in lock.runs]
     seed = 0 if lock.load is None else lock.load.load.seed
     rows = compare_runs((*frozen, *found.runs), seed=seed) if frozen and found.runs else ()
@@ -200,15 +200,19 @@ def _result(wanted: Asked, lock: Lock, again: Refit, found: Repeated, created: s
     )
 
 
-def _now(lock: Lock, plan: Plan, found: Repeated, place: str | None) -> Lock:
+def _now(lock: Lock, again: Refit, found: Repeated, on_step: OnStep) -> Lock:
     """The lock as it would be written now: what both have can be compared."""
+    plan, place = again.plan, again.place
     named = lines(plan)
     told = {name: plan.source.name if value == place else value for name, value in flags(plan).items()}
+    for name in told.keys() - lock.flags.keys():
+        if lock.model.revision is not None and told[name] == lock.model.revision:
+            del told[name]  # what was downloaded then, and is named now so that the same is served
     return msgspec.structs.replace(
         lock,
         kvlab_version=__version__,
         engine=LockedEngine(name=plan.engine.name, planned=plan.engine.version, version=found.version),
-        model=model(plan.source, place),
+        model=model(plan.source, place, lambda done, total: on_step(Step(0, 1, "hashing the weights", done, total))),
         machine=machine.describe(),
         gpus=gpus_here(),
         flags=told,

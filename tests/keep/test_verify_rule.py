@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 import kvlab
+from kvlab import cli
+from kvlab.answers import Answer
 from kvlab.core.errors import BadInput
 from kvlab.core.measure import PoolUse
 from kvlab.core.performance import compare_runs
@@ -18,6 +20,7 @@ from kvlab.core.record import Run, RunRow
 from kvlab.core.regression import Evidence, judge
 from kvlab.lockfile import Lock
 from kvlab.refit import refit
+from kvlab.repeating import agreeing
 
 DOCS = Path(__file__).parents[2] / "docs"
 PROMPTS = 40
@@ -125,3 +128,29 @@ def test_the_workflow_is_yaml_that_runs_verify() -> None:
     assert any("kvlab verify" in step.get("run", "") for step in steps)
     assert document[True]["schedule"]  # YAML 1.1 reads the key "on" as true
     assert "examples/verify.yml" in (DOCS / "verify.md").read_text()
+
+
+def test_answers_are_judged_by_how_far_the_configuration_agrees_with_itself(lab: Path, tmp_path: Path) -> None:
+    frozen = {arm: kvlab.freeze(lab, tmp_path / arm, arm=arm).lock.quality for arm in ("a", "b")}
+    a, b = frozen["a"], frozen["b"]
+    assert a is not None
+    assert b is not None
+    sets = {
+        name: tuple(
+            Answer(prompt_id=one.id, kind=one.kind, prompt=one.prompt, text=one.texts[0]) for one in quality.answers
+        )
+        for name, quality in (("a", a), ("b", b))
+    }
+    # A's two frozen sets are the floor: its own answers hold, B's (which the lab found to part from A's) do not
+    assert agreeing(a, (sets["a"],), 0).verdict == "within the noise floor"
+    assert agreeing(a, (sets["b"],), 0).verdict == "below the noise floor"
+    # of B there is one set: two new ones are the floor
+    assert agreeing(b, (sets["b"], sets["b"]), 0).verdict == "within the noise floor"
+    assert agreeing(b, (sets["a"], sets["a"]), 0).verdict == "below the noise floor"
+
+
+def test_the_lock_is_not_overwritten_by_its_verify(lock: Lock, tmp_path: Path) -> None:
+    path = str(tmp_path / "deploy" / "kvlab.lock")
+    before = Path(path).read_bytes()
+    assert cli.main(["verify", path, "-o", path]) == 2
+    assert Path(path).read_bytes() == before

@@ -11,7 +11,7 @@ from kvlab.core.errors import BadInput
 _WRITTEN = {"output": "-o", "save": "--save", "fix": "--fix"}
 _READ = (
     *("source", "log", "plan", "traffic", "file", "tokenizer", "model", "prompts", "dataset", "a", "b", "prices"),
-    *("name", "url"),
+    *("name", "url", "lock"),
 )
 """Arguments that may name a file; most of them may be something else."""
 

@@ -163,6 +163,8 @@ class Launcher(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it spreads a model over all GPUs that it sees, unasked."""
     takes_hub_ids: bool = True
     """Whether it downloads a model by its Hub id; else the model must be on the machine."""
+    revision_flag: str | None = None
+    """The flag that takes the commit of a Hub id, without dashes; None when none is known."""
     help_words: tuple[str, ...] = ()
     """What makes the program print its options; empty when it takes none."""
     unlisted: tuple[str, ...] = ()

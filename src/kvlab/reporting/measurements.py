@@ -29,7 +29,7 @@ def page(lock: Lock, files: Iterable[str]) -> str:
     if lock.results:
         parts += ["## Measured", _load(lock), _measured(lock.results), _how(lock)]
     if lock.quality is not None:
-        parts += ["## Answers", f"{_upper(lock.quality.verdict)}: {words.plain(lock.quality.because)}."]
+        parts += ["## Answers", f"Arm B against arm A: {lock.quality.verdict}: {words.plain(lock.quality.because)}."]
     parts += ["## Verify", _verify(lock, files)]
     return "\n\n".join(parts) + "\n"
 
@@ -123,7 +123,3 @@ def _cell(text: str) -> str:
 
 def _float(value: float | str | None) -> float | None:
     return None if isinstance(value, str) else value
-
-
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvlab.cli.command import Answer, Command, count
@@ -31,12 +32,15 @@ def _run(options: argparse.Namespace) -> Answer:
     from kvlab import api
     from kvlab.cli import progress
     from kvlab.cli.asking import engine_arg
+    from kvlab.store import place
+    from kvlab.verifying import lab_of
 
     arguments = [engine_arg(text) for text in options.engine_arg]
-    with progress.steps() as on_step:
+    lab = lab_of(None if options.lab is None else Path(place(options.lab, "lab")))
+    with progress.resumable(lab), progress.steps() as on_step:
         found = api.verify(
             options.lock,
-            lab=options.lab,
+            lab=lab,
             source=options.source,
             prompts=options.prompts,
             runs=options.runs,

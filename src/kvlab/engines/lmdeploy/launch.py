@@ -88,6 +88,7 @@ def _binary(ask: Ask) -> tuple[str, ...] | None:
 LAUNCHER = Launcher(
     command=_command,
     ready_path="/health",
+    revision_flag="revision",
     default_port=23333,
     binary=_binary,
     missing="no lmdeploy on PATH: pip install lmdeploy (Linux with an NVIDIA GPU)",

@@ -114,6 +114,7 @@ def _binary(ask: Ask) -> tuple[str, ...] | None:
 LAUNCHER = Launcher(
     command=_command,
     ready_path="/health",
+    revision_flag="revision",
     default_port=_PORT,
     binary=_binary,
     missing="no sglang in this Python: pip install sglang (Linux with a GPU), or start it in its container and attach",

@@ -174,6 +174,7 @@ def _binary(ask: Ask) -> tuple[str, ...] | None:
 LAUNCHER = Launcher(
     command=_command,
     ready_path="/health",
+    revision_flag="revision",
     default_port=_PORT,
     binary=_binary,
     missing="no vllm on PATH: pip install vllm (Linux with a GPU); for a CPU, kvlab's repository has"
