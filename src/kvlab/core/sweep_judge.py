@@ -1,12 +1,13 @@
 """The points of a sweep -> which load is safe, what it costs, and the verdict.
 
-The operating point, at which tokens are priced, is the safe load; without objectives it is the highest measured load
-that lies at or below the knee. Where the sweep abstains there is none: each point still has its own price.
+The operating point, at which tokens are priced, is the safe load; without objectives it is the measured load nearest
+the knee. Where the sweep abstains there is none: each point still has its own price.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log
 from typing import NamedTuple
 
 from kvlab.core.bracket import RISES, Stop
@@ -133,8 +134,8 @@ def _operating(points: Sequence[SweepPoint], safe: Safe, bend: Knee) -> tuple[fl
     if safe.code == "no_objectives":
         if bend.load is None:
             return None, "no objective was given and no knee was found, so there is no operating point"
-        at = max((one.load for one in points if one.load <= bend.load.value), default=None)
-        return at, "the highest measured load at or below the knee"
+        near = bend.load.value
+        return min((one.load for one in points), key=lambda load: abs(log(load / near))), "the load nearest the knee"
     if safe.meets_at is None:
         return None, "no load was shown to meet the objectives, so there is no operating point"
     if safe.fails_at is None:

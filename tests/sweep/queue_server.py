@@ -1,0 +1,115 @@
+"""A server on loopback with a known number of places and a known time per request: vLLM's pages, no model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from aiohttp import web
+
+MODELS = {"object": "list", "data": [{"id": "queue", "object": "model", "owned_by": "vllm"}]}
+
+
+class Places:
+    """What the server has seen, and its metrics."""
+
+    def __init__(self, places: int, seconds: float) -> None:
+        self.seconds = seconds
+        self.free = asyncio.Semaphore(places)
+        self.places = places
+        self.running = self.waiting = 0
+        self.prompts: list[str] = []
+        self.words: dict[str, int] = {}
+        self.url = ""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Every path."""
+        if request.path == "/v1/models":
+            return web.json_response(MODELS)
+        if request.path == "/metrics":
+            return web.Response(text=self._metrics())
+        body = await request.json()
+        if request.path == "/tokenize":
+            return web.json_response({"tokens": [self._id(word) for word in body["prompt"].split()]})
+        if request.path == "/detokenize":
+            names = {number: word for word, number in self.words.items()}
+            return web.json_response({"prompt": " ".join(names[number] for number in body["tokens"])})
+        return await self._complete(request, body)
+
+    def _id(self, word: str) -> int:
+        return self.words.setdefault(word, len(self.words))
+
+    async def _complete(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        self.prompts.append(body["prompt"])
+        self.waiting += 1
+        async with self.free:
+            self.waiting -= 1
+            self.running += 1
+            try:
+                return await self._stream(request, body)
+            finally:
+                self.running -= 1
+
+    async def _stream(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        count = int(body["max_tokens"])
+        for at in range(count):
+            await asyncio.sleep(self.seconds / count)
+            end = "length" if at == count - 1 else None
+            await response.write(_event({"choices": [{"index": 0, "text": "a", "finish_reason": end}]}))
+        counts = {"prompt_tokens": len(body["prompt"].split()), "completion_tokens": count}
+        await response.write(_event({"choices": [], "usage": counts}) + b"data: [DONE]\n\n")
+        await response.write_eof()
+        return response
+
+    def _metrics(self) -> str:
+        label = '{engine="0",model_name="queue"}'
+        return (
+            f"# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{label} {self.running}\n"
+            f"# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting{label} {self.waiting}\n"
+            f"# TYPE vllm:kv_cache_usage_perc gauge\nvllm:kv_cache_usage_perc{label} {self.running / self.places}\n"
+        )
+
+
+def _event(document: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(document).encode() + b"\n\n"
+
+
+@contextmanager
+def queueing(places: int, seconds: float) -> Iterator[Places]:
+    """The server, in a thread of its own."""
+    ready, loop, found = threading.Event(), asyncio.new_event_loop(), []
+    finish = asyncio.Event()
+
+    async def main() -> None:
+        script = Places(places, seconds)
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", script.handle)
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        script.url = "http://{}:{}".format(*runner.addresses[0][:2])
+        found.append(script)
+        ready.set()
+        await finish.wait()
+        await runner.cleanup()
+
+    def body() -> None:
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(main())
+        loop.close()
+
+    thread = threading.Thread(target=body, daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield found[0]
+    finally:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(finish.set)
+        thread.join(10)
