@@ -39,13 +39,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--churn", action="store_true", help="more and more prefixes, until the cache no longer holds them"
     )
     parser.add_argument("--all", action="store_true", help="all of these")
-    parser.add_argument("--plan", metavar="FILE", help="the plan whose pool and block size are looked for")
+    parser.add_argument(
+        "--plan", metavar="FILE", help="whose pool and block size are looked for (default: what the server states)"
+    )
     parser.add_argument(
         "--churn-tokens", type=tokens("--churn-tokens"), help="length of each prefix of --churn (default: 1/12 pool)"
     )
     parser.add_argument("--most-requests", type=count, default=400, help="bound of --churn (default: 400)")
     parser.add_argument("--most-seconds", type=positive, default=300.0, help="bound of --churn (default: 300)")
-    parser.add_argument("--charts", metavar="FOLDER", help="write the curves into this folder, as PNG")
+    parser.add_argument(
+        "--charts", metavar="FOLDER", help="write the curves into this folder, as PNG (default: nowhere)"
+    )
 
 
 def _lengths(text: str) -> tuple[int, ...]:

@@ -31,20 +31,35 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     gate.add_argument("--prompts", metavar="FILE", help="prompts of the agreement part (default: the 48 shipped)")
     gate.add_argument("--max-tokens", type=count, default=64, help="longest answer of the agreement part (default: 64)")
     gate.add_argument(
-        "--lm-eval", metavar="TASK,TASK", action="append", default=[], help="tasks of lm-evaluation-harness"
+        "--lm-eval",
+        metavar="TASK,TASK",
+        action="append",
+        default=[],
+        help="tasks of lm-evaluation-harness (default: none)",
     )
     gate.add_argument("--lm-eval-bin", metavar="PATH", help="the lm_eval program (default: the one on PATH)")
-    gate.add_argument("--lm-eval-include", metavar="FOLDER", help="task files of your own, for --lm-eval")
+    gate.add_argument("--lm-eval-include", metavar="FOLDER", help="task files of your own (default: none)")
     gate.add_argument("--lm-eval-limit", metavar="N", type=count, help="documents of each task (default: all)")
     gate.add_argument("--lm-eval-chat", action="store_true", help="ask the chat endpoint, with the chat template")
-    gate.add_argument("--lm-eval-tokenizer", metavar="NAME", help="tokenizer for tasks that score given answers")
+    gate.add_argument(
+        "--lm-eval-tokenizer",
+        metavar="NAME",
+        help="for tasks that score given answers (default: the server's, if it serves one)",
+    )
     gate.add_argument(
         "--longest", type=tokens("--longest"), help="longest text scored or searched, in tokens (default: the context)"
     )
     _items(gate)
-    gate.add_argument("--lab", metavar="FOLDER", help="keep evidence and logs there, and go on after an interruption")
     gate.add_argument(
-        "--b-temperature", type=positive, default=0.0, help="sample arm B's answers at this: to check the gate itself"
+        "--lab",
+        metavar="FOLDER",
+        help="keep evidence and logs there, and go on after an interruption (default: a temporary one)",
+    )
+    gate.add_argument(
+        "--b-temperature",
+        type=positive,
+        default=0.0,
+        help="sample arm B's answers at this: to check the gate itself (default: 0)",
     )
     gate.add_argument(
         "--concurrency", type=count, default=1, help="requests in flight (default: 1; more add batch noise)"
