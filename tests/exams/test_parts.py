@@ -132,6 +132,18 @@ def test_code_is_not_run_where_it_cannot_be_isolated(monkeypatch: pytest.MonkeyP
     assert mark.why.startswith("not run: this system cannot isolate a program (files: no Landlock)")
 
 
+def test_code_that_ran_without_isolation_is_said_to_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kvlab.gates import tasks
+    from kvlab.gates._asking import Said
+
+    monkeypatch.setattr(sandbox, "_missing", lambda: "files: no Landlock")
+    item, box = next(item for item in exams.paper(8, 0) if item.kind == "code"), sandbox.Sandbox(weaker=True)
+    ran = [tasks._marked(exams.exams()["code"], item, Said(text, None), box) for text in (item.question.answer, "x")]
+    assert [mark.right for mark in ran] == [True, False]
+    found = judged((ran[0],), (ran[0],), (ran[1],))
+    assert found.because.endswith("; code was run without isolation (files: no Landlock)")
+
+
 def test_a_text_that_does_not_fit_is_refused_before_anything_is_sent() -> None:
     options = GateOptions(lengths=(4096,))
     with pytest.raises(CannotRun, match="does not fit a request of 2,048"):

@@ -1,4 +1,4 @@
-"""Sums, products and brackets of whole numbers, up to products of five digits by four.
+"""Whole numbers: from ten times one, over sums and brackets, to products of five digits by four.
 
 Marked right when the number before anything else is the exact result: spaces and thousands commas in it do not count.
 """
@@ -18,18 +18,21 @@ def _make(source: Random, level: int) -> Question:
         return source.randint(low, high)
 
     if level == 0:
-        a, b = number(11, 999), number(1, 3)
-        text, result = f"{a} + {b}", a + b
+        a, b = number(101, 9_999), 10
+        text, result = f"{a} * {b}", a * b
     elif level == 1:
-        a, b = number(12, 99), number(2, 99)
+        a, b = number(11, 9_999), 1
         text, result = f"{a} + {b}", a + b
     elif level == 2:
+        a, b = number(12, 99), number(2, 99)
+        text, result = f"{a} + {b}", a + b
+    elif level == 3:
         a, b = number(100, 999), number(11, 99)
         text, result = f"{a} - {b}", a - b
-    elif level == 3:
+    elif level == 4:
         a, b = number(102, 399), number(3, 9)
         text, result = f"{a} * {b}", a * b
-    elif level == 4:
+    elif level == 5:
         a, b, c, d = number(11, 99), number(11, 99), number(3, 9), number(100, 999)
         text, result = f"({a} + {b}) * {c} - {d}", (a + b) * c - d
     else:
@@ -48,7 +51,7 @@ EXAM = Exam(
     title="Arithmetic",
     task="Exact results.",
     form="{} = ",
-    levels=6,
+    levels=7,
     make=_make,
     mark=_mark,
     tokens=12,

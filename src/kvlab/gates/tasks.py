@@ -16,7 +16,7 @@ from kvlab.sandbox import Sandbox
 
 NAME, TITLE = "tasks", "Tasks with exact answers"
 Marks = tuple[Marked, ...]
-_NOT_RUN = "not run"
+_NOT_RUN, _UNISOLATED = "not run", "run without isolation"
 
 
 def _collect(side: Side) -> Marks:
@@ -51,10 +51,9 @@ def _run(program: Program, sandbox: Sandbox) -> tuple[bool | None, str]:
     if sandbox.refusal is not None:
         return None, f"{_NOT_RUN}: {sandbox.refusal}; --unisolated-code runs it all the same"
     ran = sandbox.run(program.text)
-    if ran.end != "done":
-        return False, ran.why
-    last = ran.output.rstrip("\n").rpartition("\n")[2]
-    return last == program.writes, "" if last == program.writes else "its values are not the right ones"
+    right = ran.end == "done" and ran.output.rstrip("\n").rpartition("\n")[2] == program.writes
+    why = "" if right else ran.why or "its values are not the right ones"
+    return right, f"{_UNISOLATED} ({sandbox.missing}); {why}".removesuffix("; ") if sandbox.missing else why
 
 
 def _judge(first: Marks, again: Marks, b: Marks, rule: GateRule) -> PartFinding:
@@ -63,6 +62,7 @@ def _judge(first: Marks, again: Marks, b: Marks, rule: GateRule) -> PartFinding:
     found = accuracy.trios(*runs)
     verdict, because = accuracy.judge(found, runs, rule)
     because += "".join(f"; {kind} was {why}" for kind, why in left_out.items())
+    because += next((f"; {mark.kind} was {mark.why.split('; ')[0]}" for mark in _unisolated(first, again, b)), "")
     kinds = dict.fromkeys(trio.a.kind for trio in found)
     return PartFinding(
         name=NAME,
@@ -80,6 +80,10 @@ def _judge(first: Marks, again: Marks, b: Marks, rule: GateRule) -> PartFinding:
 def _not_run(*runs: Sequence[Marked]) -> dict[str, str]:
     """Kinds that a machine did not run, and why."""
     return {mark.kind: mark.why for marks in runs for mark in marks if mark.why.startswith(_NOT_RUN)}
+
+
+def _unisolated(*runs: Sequence[Marked]) -> list[Marked]:
+    return [mark for marks in runs for mark in marks if mark.why.startswith(_UNISOLATED)]
 
 
 PART = Part(

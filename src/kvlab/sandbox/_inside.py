@@ -166,7 +166,7 @@ def main() -> None:
             text = file.read()
     cpu, memory, output = map(int, limits.split(","))
     limit(cpu, memory, output)
-    missing = "; ".join(isolate(int(parent)))
+    missing = ", ".join(isolate(int(parent)))
     if path == "-":
         sys.stdout.write(missing)
         return
