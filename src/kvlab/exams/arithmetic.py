@@ -54,5 +54,5 @@ EXAM = Exam(
     levels=7,
     make=_make,
     mark=_mark,
-    tokens=12,
+    tokens=16,
 )

@@ -34,6 +34,6 @@ EXAM = Exam(
     levels=LEVELS,
     make=_make,
     mark=_mark,
-    tokens=96,
+    tokens=128,
     stop=("\n\n", "\n#", "\ndef "),
 )

@@ -99,5 +99,5 @@ EXAM = Exam(
     levels=6,
     make=_make,
     mark=_mark,
-    tokens=12,
+    tokens=16,
 )

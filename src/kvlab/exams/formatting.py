@@ -91,5 +91,5 @@ EXAM = Exam(
     levels=len(_FORMS),
     make=_make,
     mark=_mark,
-    tokens=72,
+    tokens=96,
 )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kvlab.core.plan import Plan
+    from kvlab.core.units import parse_tokens
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,11 +73,10 @@ def _items(gate: argparse._ArgumentGroup) -> None:
     gate.add_argument("--task-items", type=count, default=400, help="tasks with exact answers (default: 400)")
     gate.add_argument(
         "--lengths",
-        type=tokens("--lengths"),
+        metavar="N,N",
         action="append",
         default=[],
-        metavar="N",
-        help="tokens of the texts that are searched; repeatable (default: 512, 1024 and 2048, as far as they fit)",
+        help="tokens of the texts that are searched (default: 512, 1024 and 2048, as far as they fit)",
     )
     gate.add_argument("--needle-items", type=count, default=60, help="questions about those texts (default: 60)")
     gate.add_argument("--item-seed", type=int, default=0, help="of tasks and texts (default: 0)")
@@ -109,7 +109,7 @@ def _run(options: argparse.Namespace) -> Answer:
             lm_eval_chat=options.lm_eval_chat,
             lm_eval_tokenizer=options.lm_eval_tokenizer,
             task_items=options.task_items,
-            lengths=tuple(options.lengths),
+            lengths=tuple(dict.fromkeys(parse_tokens(word, "--lengths") for word in words(options.lengths))),
             needle_items=options.needle_items,
             item_seed=options.item_seed,
             unisolated_code=options.unisolated_code,
