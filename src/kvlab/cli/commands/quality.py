@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kvlab.core.plan import Plan
-    from kvlab.core.units import parse_tokens
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,6 +89,7 @@ def _items(gate: argparse._ArgumentGroup) -> None:
 def _run(options: argparse.Namespace) -> Answer:
     from kvlab import api
     from kvlab.cli import progress
+    from kvlab.core.units import parse_tokens
 
     if options.list:
         return _listed()
