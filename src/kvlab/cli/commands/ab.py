@@ -22,7 +22,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume",
         metavar="LAB",
-        help="go on with the interrupted experiment in LAB, with the settings it was begun with",
+        help="go on with the interrupted experiment in LAB, as it was begun (default: a new one)",
     )
     parser.add_argument(
         "--a", action="append", default=[], metavar="NAME=VALUE", help="what arm A sets; repeatable (default: nothing)"
@@ -41,6 +41,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--sequential",
         action="store_true",
         help="look after every block and stop as soon as the verdict is settled; intervals allow for the looking",
+    )
+    parser.add_argument(
+        "--against-itself", action="store_true", help="arm B is arm A again: the noise of this machine under this load"
     )
     load = parser.add_argument_group("load")
     load.add_argument("--prompts", metavar="FILE", help="prompts to send (default: random tokens)")
@@ -141,6 +144,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         parts=tuple(filter(None, (part.strip() for part in options.parts.split(",")))),
         blocks=options.blocks or (MOST_BLOCKS if options.sequential else 1),
         sequential=options.sequential,
+        against_itself=options.against_itself,
     )
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lab", nargs="?", help="the folder of a finished experiment")
-    parser.add_argument("--plan", metavar="FILE", help="freeze this plan instead, without measurements")
+    parser.add_argument("--plan", metavar="FILE", help="freeze this plan, without measurements (default: a lab)")
     parser.add_argument("--arm", choices=("a", "b"), help="(default: b if it was better, else a)")
     parser.add_argument("--force", action="store_true", help="replace a kvlab.lock that is there")
 

@@ -19,7 +19,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--metric",
         metavar="NAME",
         help="plot this metric over time, by its name in vLLM's result file: mean_ttft_ms; -o FILE.png or FILE.svg"
-        " writes the chart",
+        " writes the chart (default: the list)",
     )
 
 

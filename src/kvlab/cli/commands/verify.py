@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lock", nargs="?", default="kvlab.lock", help="(default: kvlab.lock in the working folder)")
     parser.add_argument("--lab", metavar="DIR", help="folder of the runs (default: kvlab-verify, or the next free)")
-    parser.add_argument("--source", metavar="PATH", help="the local model, where it is not beside the lock")
-    parser.add_argument("--prompts", metavar="FILE", help="the file of prompts, where it is not beside the lock")
+    parser.add_argument(
+        "--source", metavar="PATH", help="the local model (default: that of its name here or beside the lock)"
+    )
+    parser.add_argument("--prompts", metavar="FILE", help="the file of prompts (default: alike)")
     parser.add_argument("--runs", type=count, metavar="N", help="runs to make (default: as many as were frozen)")
     parser.add_argument(
         "--engine-arg",
