@@ -4,8 +4,8 @@
 
 Streams /v1/completions and /v1/chat/completions in OpenAI's format: the first token `first-token` seconds after the
 request arrived, each further one `per-token` seconds after the last was due. GET /log answers and clears the record:
-per request its id, when it was received and when each token was handed to the socket, in readings of the system's
-monotonic clock, which every process on a machine shares.
+per request its id, a checksum of its prompt, when it was received and when each token was handed to the socket, in
+readings of the system's monotonic clock, which every process on a machine shares.
 
 Written on bare asyncio: with a web framework, reading 64 requests that arrive together takes longer than what is to be
 measured, on the same processors.
@@ -17,6 +17,7 @@ import argparse
 import asyncio
 import gc
 import json
+import zlib
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -78,7 +79,10 @@ class Connection(asyncio.Protocol):
         # Chat clients ask by either name.
         tokens = int(body["max_tokens"] if "max_tokens" in body else body["max_completion_tokens"])
         sent: list[float] = []
-        self._record.append({"id": name or prompt.split(maxsplit=1)[0], "received": received, "sent": sent})
+        mark = zlib.crc32(prompt.encode())
+        self._record.append(
+            {"id": name or prompt.split(maxsplit=1)[0], "prompt": mark, "received": received, "sent": sent}
+        )
         token, last = (_chunk(_event(chat, finish)) for finish in (None, "length"))
         if (body.get("stream_options") or {}).get("include_usage"):
             usage = {"choices": [], "usage": {"prompt_tokens": len(prompt.split()), "completion_tokens": tokens}}

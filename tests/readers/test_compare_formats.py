@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,21 @@ def test_tests_of_llama_bench() -> None:
     # Reading a prompt and generating are two measurements, whatever their key.
     assert not compare(Path(f"{file}#1"), Path(f"{file}#2")).rows
     quantised = compare(Path(f"{file}#2"), Path(f"{GOLDEN / 'llama-bench_b11434.jsonl'}#2"))
-    assert quantised.rows[0].because == "one number a side: no interval"
+    assert quantised.rows[0].because == "an interval needs 5 repetitions a side, there are 3"
     assert quantised.rows[0].change == pytest.approx(7.17 / 3.70 - 1, abs=0.01)
+
+
+def test_repetitions_of_llama_bench_give_an_interval(tmp_path: Path) -> None:
+    row = json.loads((GOLDEN / "llama-bench_b11434.jsonl").read_text().splitlines()[0])
+    files = []
+    for scale in (1.0, 2.0):
+        samples = [value * scale for value in (35.4, 36.3, 37.0, 36.1, 35.8, 36.4)]
+        files.append(tmp_path / f"{scale}.json")
+        files[-1].write_text(json.dumps([row | {"samples_ts": samples, "avg_ts": sum(samples) / 6}]))
+    found = compare(files[0], files[1]).rows[0]
+    assert (found.verdict, found.change) == ("better", pytest.approx(1.0))
+    assert found.low is not None
+    assert found.low > 0.9
 
 
 def test_one_run_twice() -> None:

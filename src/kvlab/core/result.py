@@ -26,6 +26,8 @@ class Own(msgspec.Struct, frozen=True):
     unit: str
     means: str
     higher_is_better: bool = False
+    values: tuple[float, ...] = ()
+    """The repetitions that `value` is the mean of, where the file has them."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

@@ -48,7 +48,7 @@ def compare(a: Path, b: Path, *, seed: int = 0) -> Compare:
         if reason is not None:
             left_out.append(LeftOut(name, reason))
         else:
-            rows.append(_own_row(name, first, second, differs))
+            rows.append(_own_row(name, first, second, differs, seed))
     for metric in first.metrics | second.metrics:
         reason = _why_left_out(metric, first, second)
         if reason is not None:
@@ -96,10 +96,15 @@ def _other_definition(name: str, a: Result, b: Result) -> str | None:
     return "; ".join(f"{side}: {text}" for side, text in means.items()) + ("" if len(means) == 2 else "; only there")
 
 
-def _own_row(name: str, a: Result, b: Result, differs: str | None) -> ComparisonRow:
+def _own_row(name: str, a: Result, b: Result, differs: str | None, seed: int) -> ComparisonRow:
     before, after = a.own[name], b.own[name]
+    interval, lacking = NO_CHANGE, "one number a side: no interval"
+    if before.values and after.values:
+        fewest = min(len(before.values), len(after.values))
+        interval = bootstrap_change(before.values, after.values, "mean", seed=seed)
+        lacking = f"an interval needs {MINIMUM['mean']} repetitions a side, there are {fewest}"
     change = after.value / before.value - 1 if before.value > 0 else None
-    verdict, because = _verdict(change, NO_CHANGE, after.higher_is_better, "one number a side: no interval")
+    verdict, because = _verdict(change, interval, after.higher_is_better, lacking)
     if differs is not None:
         verdict, because = "inconclusive", differs
     return ComparisonRow(
@@ -108,6 +113,8 @@ def _own_row(name: str, a: Result, b: Result, differs: str | None) -> Comparison
         a=before.value,
         b=after.value,
         change=change,
+        low=interval.low,
+        high=interval.high,
         verdict=verdict,
         because=because,
     )

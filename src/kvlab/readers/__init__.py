@@ -99,6 +99,11 @@ def _check(result: Result, path: Path) -> None:
     for name, number in stated:
         if isinstance(number, float) and not 0 <= number <= MOST:
             raise _absurd(path, name, number)
+    repeated = {f"{name}, repetition": own.values for name, own in result.own.items()}
+    for name, values in repeated.items():
+        for index, value in enumerate(values):
+            if not 0 <= value <= MOST:
+                raise _absurd(path, f"{name} {index}", value)
     for name, values in result.lists.items():
         for index, value in enumerate(values):
             if not 0 <= value <= MOST:

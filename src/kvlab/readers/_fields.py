@@ -30,6 +30,17 @@ def number(document: Document, key: str, path: Path) -> float | None:
     return None if math.isnan(found) else found
 
 
+def numbers(document: Document, key: str, path: Path) -> Sequence[float]:
+    """The numbers of a list; none when it is absent or lacks one. Raises BadInput when something else stands there."""
+    values = document.get(key)
+    if values is None:
+        return ()
+    if not isinstance(values, list):
+        raise BadInput(f"{path}: {key} is no list of numbers; repeat the run")
+    found = [number({key: value}, key, path) for value in values]
+    return [value for value in found if value is not None] if None not in found else ()
+
+
 def section(document: Document, key: str) -> Document:
     """The object at `key`; an empty one when there is none."""
     value = document.get(key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kvlab.core.result import Document, Own, Reader, Result
-from kvlab.readers._fields import number, said, stated
+from kvlab.readers._fields import number, numbers, said, stated
 
 _TEST = ("n_prompt", "n_gen", "n_depth")
 _MEANS = {
@@ -31,11 +31,15 @@ def _read(document: Document, path: Path) -> Result:
     prompt, answer = number(document, "n_prompt", path) or 0, number(document, "n_gen", path) or 0
     kind = "pp+tg" if prompt and answer else "tg" if answer else "pp"
     rate = number(document, "avg_ts", path)
+    own = {}
+    if rate is not None:
+        samples = tuple(numbers(document, "samples_ts", path))
+        own[f"{kind}_avg_ts"] = Own(rate, "tokens/s", _MEANS[kind], higher_is_better=True, values=samples)
     return Result(
         format="llama-bench",
         metrics={},
         load=stated({name: number(document, name, path) for name in _TEST}),
-        own={} if rate is None else {f"{kind}_avg_ts": Own(rate, "tokens/s", _MEANS[kind], higher_is_better=True)},
+        own=own,
     )
 
 

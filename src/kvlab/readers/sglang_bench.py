@@ -8,12 +8,10 @@ the chunk: that keeps SGLang's name. Nothing measured is written as 0, and an op
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
-from kvlab.core.errors import BadInput
 from kvlab.core.result import Document, Own, Reader, Result
-from kvlab.readers._fields import SHOWN, number, present, said, spread
+from kvlab.readers._fields import SHOWN, number, numbers, present, said, spread
 
 _PARTS = ("mean", "median", "std", "p90", "p95", "p99")
 _TIMES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e_latency": "e2el"}
@@ -73,23 +71,13 @@ def _cached(document: Document, path: Path) -> float | None:
     return None if percent is None or not 0 <= percent <= 100 else percent / 100
 
 
-def _numbers(document: Document, key: str, path: Path) -> Sequence[float]:
-    values = document.get(key)
-    if values is None:
-        return ()
-    if not isinstance(values, list):
-        raise BadInput(f"{path}: {key} is no list of numbers; repeat the run")
-    found = [number({key: value}, key, path) for value in values]
-    return [value for value in found if value is not None] if None not in found else ()
-
-
 def _lists(document: Document, path: Path) -> dict[str, tuple[float, ...]]:
     """Per-request values of --output-details; there are no start times, so throughput gets no interval."""
-    ttfts, outputs, inputs = (_numbers(document, name, path) for name in ("ttfts", "output_lens", "input_lens"))
+    ttfts, outputs, inputs = (numbers(document, name, path) for name in ("ttfts", "output_lens", "input_lens"))
     gaps = document.get("itls")
     if not isinstance(gaps, list) or not ttfts or not len(ttfts) == len(outputs) == len(gaps):
         return {}
-    within = [_numbers({"itls": value}, "itls", path) for value in gaps]
+    within = [numbers({"itls": value}, "itls", path) for value in gaps]
     # A request that failed has an output length of 0.
     good = [index for index, tokens in enumerate(outputs) if tokens > 0]
     # The latency ends with the last chunk, so it is the first token's time plus all gaps.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", help="a result file of kvlab bench or vllm bench serve")
+    parser.add_argument("a", help="a result file of any known tool; of several runs, FILE#2 is the second")
     parser.add_argument("b", help="another one")
 
 
