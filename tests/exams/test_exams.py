@@ -218,6 +218,6 @@ def test_too_few_items_are_refused() -> None:
 
 
 def test_an_answer_ends_at_the_first_stop() -> None:
-    assert cut("\n 4\n5", ("\n",)) == " 4"
+    assert cut(" 4\n5\n", ("\n",)) == " 4"
     assert cut("\n    return 1\n\nprint()", ("\n\n", "\n#")) == "\n    return 1"
     assert cut("all", ("\n",)) == "all"

@@ -154,6 +154,26 @@ def test_a_text_that_does_not_fit_is_refused_before_anything_is_sent() -> None:
         gates.part("retrieval").collect(Side(url="http://127.0.0.1:9", engine="llamacpp", context=256))
 
 
+@pytest.mark.parametrize(
+    ("context", "longest", "lengths"),
+    [
+        (None, None, (512, 1024, 2048)),
+        (32768, None, (512, 1024, 2048)),
+        (32768, 8192, (512, 1024, 2048, 4096, 8192)),
+        (4096, 8192, (512, 1024, 2048)),
+        (1100, None, (512, 1024)),
+        (544, None, (512,)),
+    ],
+)
+def test_lengths_double_up_to_what_is_asked_and_fits(
+    context: int | None, longest: int | None, lengths: tuple[int, ...]
+) -> None:
+    from kvlab.gates import retrieval
+
+    side = Side(url="", engine=None, context=context, options=GateOptions(longest=longest))
+    assert retrieval._lengths(side) == lengths
+
+
 def test_an_engine_without_a_tokenizer_cannot_run_retrieval() -> None:
     assert gates.part("retrieval").lacks("ollama", GateOptions()) is not None
     assert gates.part("retrieval").lacks("llamacpp", GateOptions()) is None

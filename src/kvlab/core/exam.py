@@ -67,8 +67,7 @@ def plain(text: str) -> str:
 
 
 def cut(text: str, stop: tuple[str, ...]) -> str:
-    """What an answer says before the first stop; blank lines before it do not count."""
-    text = text.lstrip("\n") if "\n" in stop else text
+    """What an answer says before the first stop, also of a server that went on beyond it."""
     return text[: min((at for end in stop if (at := text.find(end)) >= 0), default=len(text))]
 
 

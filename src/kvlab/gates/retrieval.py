@@ -17,14 +17,14 @@ from kvlab.load.spec import Prompt
 NAME, TITLE = "retrieval", "Facts found again in long texts"
 Marks = tuple[Marked, ...]
 _STOP = ("\n",)
-_DEFAULT = (512, 1024, 2048)
-"""Lengths in tokens when none are asked for, as far as the context holds them."""
+_SHORTEST, _LONGEST = 512, 2048
+"""Tokens of the shortest text, and of the longest unless a longer one is asked for, when no lengths are named."""
 _ANSWER = 32
 """Tokens that the longest answer takes."""
 
 
 def _lengths(side: Side) -> tuple[int, ...]:
-    """Those asked for, or as many of the usual ones as a request holds. Raises CannotRun when it holds none."""
+    """Those asked for, or 512 doubled as often as a request holds it. Raises CannotRun when it holds none."""
     room = None if side.context is None else side.context - _ANSWER
     if side.options.lengths:
         over = [length for length in side.options.lengths if room is not None and length > room]
@@ -34,11 +34,11 @@ def _lengths(side: Side) -> tuple[int, ...]:
                 " --lengths or raise --context"
             )
         return side.options.lengths
-    longest = min((most for most in (side.options.longest, room) if most is not None), default=_DEFAULT[-1])
-    fitting = tuple(length for length in _DEFAULT if length <= longest)
-    if not fitting:
+    longest = side.options.longest or _LONGEST
+    longest = longest if room is None else min(longest, room)
+    if longest < _SHORTEST:
         raise CannotRun(f"{longest:,} tokens of prompt hold no text to search; raise --context or --longest")
-    return fitting
+    return tuple(_SHORTEST << doubled for doubled in range((longest // _SHORTEST).bit_length()))
 
 
 def _collect(side: Side) -> Marks:

@@ -75,7 +75,7 @@ def _items(gate: argparse._ArgumentGroup) -> None:
         metavar="N,N",
         action="append",
         default=[],
-        help="tokens of the texts that are searched (default: 512, 1024 and 2048, as far as they fit)",
+        help="tokens of the texts that are searched (default: 512, doubled up to --longest, or to 2048)",
     )
     gate.add_argument("--needle-items", type=count, default=60, help="questions about those texts (default: 60)")
     gate.add_argument("--item-seed", type=int, default=0, help="of tasks and texts (default: 0)")
