@@ -40,6 +40,7 @@ from kvlab.reasons import checked
 from kvlab.settings import OnStep, Step
 
 _SITTINGS = "sittings.json"
+_CHECK = "check.json"
 SWEEP = "sweep.json"
 """The finished sweep in its lab."""
 
@@ -159,10 +160,11 @@ class _Sweeping:
             points=points,
             objectives=settings.objectives,
             target=settings.search.target,
+            level=settings.search.level,
             safe=found.safe,
             knee=found.knee,
             cost=found.cost,
-            verdict=found.verdict,
+            verdict=msgspec.structs.replace(found.verdict, because=(*found.verdict.because, *self._differences())),
             load=SweepLoad(
                 input_tokens=settings.input_tokens,
                 output_tokens=settings.output_tokens,
@@ -175,9 +177,16 @@ class _Sweeping:
             sittings=self._sittings(),
             finished=machine.now(),
             kvlab_version=__version__,
+            machine=machine.describe(),
         )
         self._lab.save(SWEEP, sweep)
         return sweep
+
+    def _differences(self) -> list[str]:
+        """Where the launched engine's log is not as planned."""
+        rows = self._lab.load(_CHECK, Check).rows if self._lab.has(_CHECK) else ()
+        differ = [row.name for row in rows if row.verdict == "differs"]
+        return [f"the engine's log is not as planned in {', '.join(differ)} ({_CHECK} in the lab)"] if differ else []
 
     def _file(self, step: Next) -> str:
         unit = "at-once" if self._settings.search.over == "concurrency" else "a-second"
@@ -199,7 +208,7 @@ class _Sweeping:
         self._lab.save("plan.json", plan)
         self._on_step(msgspec.structs.replace(self._at, text="starting the engine"))
         self._server = started.enter_context(start(plan, log))
-        self._lab.once("check.json", Check, lambda: checked(plan, read_log(str(log))))
+        self._lab.once(_CHECK, Check, lambda: checked(plan, read_log(str(log))))
         self._on_step(self._at)
 
     def _look(self, step: Next, started: ExitStack) -> Round:

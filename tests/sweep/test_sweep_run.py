@@ -189,3 +189,12 @@ def test_a_rate_below_the_capacity_is_served_and_counted_by_littles_law(server: 
     assert one.in_flight.value == pytest.approx(15 * SECONDS, rel=0.3)
     assert one.request_throughput is not None
     assert one.request_throughput.value == pytest.approx(15, rel=0.25)
+
+
+def test_a_password_in_the_address_is_kept_nowhere(server: Places, tmp_path: Path) -> None:
+    search = Search(over="rate", points=(40,), requests=4, most_requests=4)
+    url = server.url.replace("http://", "http://someone:sesame@")
+    found = kvlab.sweep(settings(url, search=search, objectives=()), tmp_path / "lab", report=tmp_path / "report")
+    assert found.source == server.url
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or b"sesame" not in path.read_bytes()

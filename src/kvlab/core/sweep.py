@@ -12,6 +12,7 @@ import msgspec
 from kvlab.core.measure import PoolUse
 from kvlab.core.objectives import Objective
 from kvlab.core.quality import Interval
+from kvlab.core.record import Machine
 
 Over = Literal["rate", "concurrency"]
 State = Literal["meets", "fails", "unclear"]
@@ -177,6 +178,8 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     objectives: tuple[Objective, ...]
     target: float
     """Share of the requests that must meet every objective."""
+    level: float
+    """Confidence of one look's goodput interval."""
     safe: Safe
     knee: Knee
     cost: Cost | None
@@ -190,3 +193,5 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     """When the work began and was taken up again (UTC, ISO 8601)."""
     finished: str
     kvlab_version: str
+    machine: Machine | None = None
+    """Where the client ran, and the engine where it was launched."""

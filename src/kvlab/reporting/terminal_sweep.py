@@ -29,8 +29,7 @@ def sweep(value: Sweep) -> RenderableType:
         bullets(map(words.plain, verdict.because)),
         heading("Points (measured)"),
         _points(value),
-        heading("Output tokens a second"),
-        _bars(value),
+        *_curves(value),
     ]
     safe = value.safe
     if safe.meets_at is not None:
@@ -120,16 +119,27 @@ def _bare(estimate: Estimate | None, form: str = ",.4g") -> str:
     return words.ABSENT if estimate is None else f"{estimate.value:{form}}"
 
 
-def _bars(value: Sweep) -> RenderableType:
-    """The curve of throughput, a bar for each load; the safe load and the knee are named."""
-    best = max((one.output_throughput.value for one in value.points if one.output_throughput), default=0.0)
-    rows = []
-    for one in value.points:
-        if one.output_throughput is None or not best:
-            continue
-        bar = "#" * max(1, round(_BAR * one.output_throughput.value / best))
-        rows.append((f"{one.load:,g}", f"{bar} {one.output_throughput.value:,.4g}{_marks(value, one.load)}"))
-    return facts(rows)
+def _curves(value: Sweep) -> list[RenderableType]:
+    """The curves, a bar for each load; beside throughput's stand the safe load and the knee."""
+    rising = [(one.load, one.output_throughput.value) for one in value.points if one.output_throughput]
+    first = [(one.load, one.ttft.median.value) for one in value.points if one.ttft]
+    each = [(one.load, one.tpot.median.value) for one in value.points if one.tpot]
+    met = [(one.load, one.goodput.share.value) for one in value.points if one.goodput]
+    drawn: list[RenderableType] = []
+    for title, curve, form in (
+        ("Output tokens a second", rising, lambda y: f"{y:,.4g}"),
+        ("Requests that met the objectives", met, words.share),
+        ("Median time to first token", first, seconds),
+        ("Median time per output token", each, seconds),
+    ):
+        most = max((y for _, y in curve), default=0.0)
+        if most:
+            marked = curve is rising
+            rows = [
+                (x, f"{'#' * round(_BAR * y / most)} {form(y)}{_marks(value, x) if marked else ''}") for x, y in curve
+            ]
+            drawn += [heading(title), facts((f"{x:,g}", text.strip()) for x, text in rows)]
+    return drawn
 
 
 def _marks(value: Sweep, load: float) -> str:
