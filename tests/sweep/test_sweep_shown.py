@@ -60,7 +60,7 @@ def test_the_verdict_stands_first_and_no_number_is_cut(width: int) -> None:
     value = swept()
     text = shown(value, width)
     words = " ".join(text.split())
-    assert words.startswith("Safe load: 8 requests in flight meet e2el:250 for 95% of the requests; 9 do not.")
+    assert words.startswith("Safe load: 8 requests in flight meet e2el:250 for 95 % of the requests; 9 do not.")
     for one in value.points:
         assert one.output_throughput is not None
         assert f"{one.output_throughput.value:,.4g}" in words

@@ -76,8 +76,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
         while wilson(needed, needed, self.level).low < self.target:
             needed += max(1, needed // 50)
         raise BadInput(
-            f"{most} requests at a point cannot show that {self.target:.0%} of all meet the objectives, even if every"
-            f" one does; raise --most-prompts to about {needed}, or lower --target"
+            f"{most} requests at a point cannot show that {self.target * 100:g} % of all meet the objectives, even if"
+            f" every one does; raise --most-prompts to about {needed}, or lower --target"
         )
 
     @property

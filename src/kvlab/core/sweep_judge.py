@@ -154,7 +154,7 @@ def _verdict(points: Sequence[SweepPoint], terms: Terms, safe: Safe, bend: Knee)
     asked = " ".join(one.text for one in terms.objectives)
     if safe.code == "bracketed" and safe.meets_at is not None:
         text = (
-            f"{loads(over, safe.meets_at)} meet {asked} for {terms.search.target:.0%} of the requests;"
+            f"{loads(over, safe.meets_at)} meet {asked} for {terms.search.target * 100:g} % of the requests;"
             f" {safe.fails_at:,g} do not."
         )
         return SweepVerdict(code="bracketed", text=text, because=tuple(because))
@@ -174,7 +174,8 @@ def _of_the_ends(points: Sequence[SweepPoint], safe: Safe) -> list[str]:
         share = one.goodput.share
         found.append(
             f"at {one.load:,g} {one.goodput.met:,} of {one.goodput.judged:,} requests met the objectives"
-            f" ({share.value:.1%}, interval {share.low:.1%} to {share.high:.1%}): {one.goodput.state}"
+            f" ({share.value * 100:.1f} %, interval {share.low * 100:.1f} to {share.high * 100:.1f}):"
+            f" {one.goodput.state}"
         )
     return found
 
@@ -193,7 +194,7 @@ def _of_the_plan(room: PlanRoom, points: Sequence[SweepPoint], safe: Safe) -> st
     text = (
         f"the plan holds {room.max_concurrency:,.2f} requests{context} at once, {room.requests:,.1f} of the"
         f" {room.request_tokens:,} tokens sent here; at the safe load {held:,.1f} are in flight,"
-        f" {room.share:.0%} of the pool"
+        f" {room.share * 100:.0f} % of the pool"
     )
     return text + (": the cache is what limits" if room.share >= FULL else ": the cache is not what limits")
 

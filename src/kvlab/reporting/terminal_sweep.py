@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from kvlab.core.sweep import Estimate, Over, Sweep, SweepPoint
+from kvlab.core.sweep import Estimate, Over, Spread, Sweep, SweepPoint
 from kvlab.core.units import seconds
 from kvlab.reporting import words
-from kvlab.reporting.terminal_parts import bullets, facts, heading, left, note, right, table, verdict_line
+from kvlab.reporting.terminal_parts import (
+    FirstThatFits,
+    Sheet,
+    bullets,
+    facts,
+    heading,
+    left,
+    note,
+    right,
+    table,
+    verdict_line,
+)
 
 HEADS = {
     "bracketed": "Safe load",
@@ -49,7 +62,7 @@ def asked(value: Sweep) -> str:
     load = value.load
     loop = "closed loop" if value.over == "concurrency" else "open loop, Poisson"
     goal = " ".join(one.text for one in value.objectives)
-    told = f"; objectives {goal} for {value.target:.0%} of the requests" if goal else "; no objectives"
+    told = f"; objectives {goal} for {value.target * 100:g} % of the requests" if goal else "; no objectives"
     engine = f" ({words.plain(value.engine)})" if value.engine else ""
     return (
         f"{words.plain(value.source)}{engine}, {loop}, {load.input_tokens:,} tokens in, {load.output_tokens:,} out,"
@@ -87,31 +100,44 @@ def goodput(one: SweepPoint) -> str:
     """The share that met with its interval, and what follows."""
     if one.goodput is None:
         return ""
-    share = one.goodput.share
-    return f"{share.value:.1%} ({share.low:.1%} to {share.high:.1%})"
+    return words.share_interval(one.goodput.share)
 
 
 def _points(value: Sweep) -> RenderableType:
-    columns = [right(unit(value.over)), right("requests"), right("failed")]
-    if value.objectives:
-        columns += [right("goodput", wraps=True), left("verdict", wraps=False)]
-    columns += [right("TTFT p50"), right("TTFT p99"), right("TPOT p50"), right("TPOT p99"), right("e2e p50")]
-    columns += [right("output tok/s")]
-    columns += [right("$/M out")] if value.cost is not None else []
-    body = table(*columns, right("cache peak"), right("waiting"))
+    """The points, with as many of their numbers as the screen holds; all are in the document and on the page."""
+    return FirstThatFits(*((_sheet(value, most), ()) for most in (3, 2, 1)))
+
+
+def _sheet(value: Sweep, most: int) -> Sheet:
+    """The columns whose rank is at most `most`."""
+    columns: list[tuple[int, str, Callable[[SweepPoint], str]]] = [
+        (1, unit(value.over), lambda one: f"{one.load:,g}"),
+        (2, "requests", lambda one: f"{one.requests:,}"),
+        (2, "failed", lambda one: f"{one.failed:,}"),
+        (1, "met", lambda one: words.share(one.goodput.share.value if one.goodput else None)),
+        (3, "interval", lambda one: goodput(one).partition("(")[2].rstrip(")")),
+        (1, "verdict", lambda one: one.goodput.state if one.goodput else ""),
+        (1, "TTFT p50", lambda one: _time(one.ttft, "median")),
+        (2, "TTFT p99", lambda one: _time(one.ttft, "p99")),
+        (1, "TPOT p50", lambda one: _time(one.tpot, "median")),
+        (3, "TPOT p99", lambda one: _time(one.tpot, "p99")),
+        (3, "e2e p50", lambda one: _time(one.e2e, "median")),
+        (1, "out tok/s", lambda one: _bare(one.output_throughput)),
+        (2, "$/M out", lambda one: _bare(one.per_million_output, ".3g")),
+        (3, "cache peak", lambda one: words.share(one.pool.peak_kv_used)),
+        (3, "waiting", lambda one: words.number(one.pool.peak_waiting)),
+    ]  # fmt: skip
+    without = set() if value.objectives else {"met", "interval", "verdict"}
+    without |= set() if value.cost is not None else {"$/M out"}
+    kept = [(title, cell) for rank, title, cell in columns if rank <= most and title not in without]
+    sheet = table(*(right(title) for title, _ in kept))
     for one in value.points:
-        cells = [f"{one.load:,g}", f"{one.requests:,}", f"{one.failed:,}"]
-        if value.objectives:
-            cells += [goodput(one), "" if one.goodput is None else one.goodput.state]
-        for spread, tails in ((one.ttft, True), (one.tpot, True), (one.e2e, False)):
-            cells.append(words.ABSENT if spread is None else seconds(spread.median.value))
-            if tails:
-                cells.append(words.ABSENT if spread is None else seconds(spread.p99.value))
-        cells.append(_bare(one.output_throughput))
-        cells += [_bare(one.per_million_output, ".3g")] if value.cost is not None else []
-        cells += [words.share(one.pool.peak_kv_used), words.number(one.pool.peak_waiting)]
-        body.add_row(*map(Text, cells))
-    return body
+        sheet.add_row(*(Text(cell(one)) for _, cell in kept))
+    return sheet
+
+
+def _time(spread: Spread | None, statistic: str) -> str:
+    return words.ABSENT if spread is None else seconds(getattr(spread, statistic).value)
 
 
 def _bare(estimate: Estimate | None, form: str = ",.4g") -> str:
@@ -173,7 +199,7 @@ def _safe(value: Sweep) -> list[tuple[str, str]]:
     ]
     if safe.plan is not None:
         rows.append(
-            ("the plan's pool", f"{safe.plan.share:.0%} taken, {safe.plan.requests:,.1f} such requests at most")
+            ("the plan's pool", f"{safe.plan.share * 100:.0f} % taken, {safe.plan.requests:,.1f} such requests at most")
         )
     return rows
 

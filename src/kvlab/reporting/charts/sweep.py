@@ -97,7 +97,7 @@ def goodput(value: Sweep) -> Drawing | None:
         return None
     scale, axis = alt.Scale(domain=[0, 1]), alt.Axis(format="%")
     layers = [*_marks(value), *_curve(value, rows, "requests that met", scale, axis)]
-    layers.append(_level(value.target, f"target: {value.target:.0%}"))
+    layers.append(_level(value.target, f"target: {value.target * 100:g} %"))
     return Drawing(
         name="sweep-goodput",
         title="Goodput",
