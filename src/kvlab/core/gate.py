@@ -32,17 +32,18 @@ class GateRule(msgspec.Struct, frozen=True, kw_only=True):
 
     accuracy_loss: float = 0.01
     """Accuracy that B may lose against A, absolute (0.01: one point): more fails."""
-    prefix_loss: float = 0.5
+    prefix_loss: float = 0.75
     """Shared prefix of the answers that B may lose against A's own, absolute: more fails; less is for a person to read
     once it is below the noise floor."""
-    kl_same: float = 0.002
-    """Mean KL divergence in nats per token up to which two arms count as the same, where the noise floor is lower."""
-    kl_loss: float = 0.1
-    """Mean KL divergence in nats per token above the noise floor: more fails."""
-    flips_same: float = 0.01
-    """Share of positions at which the likeliest token changes that counts as none, where the noise floor is lower."""
-    flips_loss: float = 0.1
-    """Share of positions at which the likeliest token changes, above the noise floor: more fails."""
+    kl_same: float = 0.0014
+    """Mean KL divergence in nats per token up to which two arms count as the same, where the noise floor is lower: what
+    8-bit weights (Q8_0) of Llama 3 8B are from 16-bit ones, by llama.cpp's tools/perplexity/README.md."""
+    kl_loss: float = 0.031
+    """Mean KL divergence in nats per token above the noise floor: more fails. As above, 4-bit weights (Q4_K_M)."""
+    flips_same: float = 0.023
+    """Share of positions at which the likeliest token changes that counts as none. As above, 8-bit weights."""
+    flips_loss: float = 0.081
+    """Share of positions at which the likeliest token changes, above the noise floor: more fails. 4-bit weights."""
     seed: int = 0
     """Of the resampling behind the intervals."""
 
