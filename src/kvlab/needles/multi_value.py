@@ -12,7 +12,7 @@ def _make(source: Random, depth: float) -> Hidden:
     thing, (first, second) = things(source, 1)[0], codes(source, 2)
     return Hidden(
         facts=(fact(thing, first, depth), fact(thing, second, source.random())),
-        asks=f"The two codes of the {thing}, which the text gives in two places, are",
+        asks=f"The codes of the {thing}:",
         answers=(first, second),
     )
 

@@ -22,7 +22,7 @@ def _make(source: Random, depth: float) -> Hidden:
     facts += _chain(other, second, [0.0, *_later(source, 0.0)])
     return Hidden(
         facts=tuple(sorted(facts, key=lambda fact: fact.depth)),
-        asks=f"Some variables were set in this text, to a number or to each other. Those with the value {first} are",
+        asks=f"Question: which variables have the value {first}? Answer: VAR",
         answers=tuple(asked),
     )
 
