@@ -128,7 +128,7 @@ def measure(runner: Runner, task: Task, *, program: str | None = None, on_count:
             argv=(runner.program, *installed.argv[1:], *runner.argv(task)),
             task=task,
             result=readers.read(file),
-            raw=file.read_bytes(),
+            raw=_without(key, file.read_bytes()),
             suffix=file.suffix,
         )
 
@@ -143,6 +143,11 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     result: Result
     raw: bytes
     suffix: str
+
+
+def _without(key: str | None, content: bytes) -> bytes:
+    """The file without the key, should the generator have written it down with the rest of its configuration."""
+    return content if key is None else content.replace(key.encode(), b"***")
 
 
 def _run(argv: Sequence[str], folder: Path, secrets: dict[str, str], task: Task, on_count: OnCount | None) -> int:
