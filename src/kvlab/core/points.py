@@ -181,8 +181,8 @@ def _doubts(rounds: Sequence[Round], good: Sequence[RequestRow]) -> list[str]:
     cached = _cached(good)
     if cached is not None and cached > SUSPECT_HITS:
         found.append(
-            f"{cached * 100:.0f} % of the prompt tokens came from the prefix cache although none was sent twice here: the"
-            " server knew them before; give another --seed"
+            f"{cached * 100:.0f} % of the prompt tokens came from the prefix cache although none was sent twice here:"
+            " the server knew them before; give another --seed"
         )
     errors = [row.error for one in rounds for row in one.rows if row.error is not None]
     if errors:
