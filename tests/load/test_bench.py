@@ -3,6 +3,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,20 @@ def test_prefixes_that_are_shared_by_design_are_remarked() -> None:
     assert remarks(spec, sent[:2], result) == []
 
 
-@pytest.mark.parametrize("option", ["--input-tokens", "--output-tokens", "--prefix-tokens", "--endpoint"])
+def test_what_json_cannot_hold_is_a_word(tmp_path: Path) -> None:
+    load = LoadSpec(rate=200, burstiness=float("inf"))
+    with serving(GOOD) as server:
+        result = bench(server.url, BenchSpec(dataset=prompts(tmp_path), load=load, warm_up=0))
+    path = tmp_path / "r.json"
+    save(result, path)
+    assert json.loads(path.read_text())["burstiness"] == "inf"
+    gaps = [b.scheduled - a.scheduled for a, b in pairwise(result.rows)]
+    assert gaps == pytest.approx([0.005] * 5)
+
+
+@pytest.mark.parametrize(
+    "option", ["--input-tokens", "--output-tokens", "--prefix-tokens", "--endpoint", "--ramp", "--processes", "--retry"]
+)
 def test_every_option_of_the_load_is_explained(option: str) -> None:
     parser = argparse.ArgumentParser()
     load_verb("bench").arguments(parser)

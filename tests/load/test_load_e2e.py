@@ -97,6 +97,6 @@ def test_a_conversation_turn_by_turn_repeats_what_the_engine_said(llama_server: 
     assert first.prompt_tokens is not None
     assert first.output_tokens == 12
     assert second.prompt_tokens is not None
-    # Gemma's template: <end_of_turn> \n <start_of_turn> user \n, the four words' tokens, and the turn's end and start
-    assert 12 + 6 < second.prompt_tokens - first.prompt_tokens < 12 + 24
+    # The engine's twelve tokens, the new question and the template's marks; the recorded answer would make it 14 more.
+    assert 18 < second.prompt_tokens - first.prompt_tokens < 80
     assert second.sent >= (first.done or 0)

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from scripted_server import DONE, Scripted, event, plain, serving, stream
 
-from kvlab.core.errors import ServerRefused
+from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.measure import RequestRow
 from kvlab.load.bench import BenchSpec, bench
 from kvlab.load.clock import BusyTimes
@@ -95,6 +95,12 @@ def test_what_the_server_refuses_is_refused_by_all() -> None:
         run_load(server.url, PROMPTS, LoadSpec(concurrency=4, processes=2))
     assert str(caught.value) == f"all 24 requests to {server.url} failed; the first: http 404: no such model"
     assert not psutil.Process().children()
+
+
+def test_a_process_that_dies_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with serving(GOOD) as server, pytest.raises(BadInput, match=r"a client process died .* fewer --processes"):
+        run_load(server.url, PROMPTS, LoadSpec(concurrency=4, processes=2))
 
 
 def test_ctrl_c_ends_every_process() -> None:

@@ -90,7 +90,7 @@ def add_arrivals(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", type=positive, help="open loop: requests a second, Poisson (default: closed loop)")
     parser.add_argument(
         "--burstiness",
-        type=positive,
+        type=shape,
         default=1.0,
         help="shape of the gamma distribution of an open loop's gaps: less is bursts, more is evener (default: 1)",
     )
@@ -249,6 +249,11 @@ def body(text: str) -> dict[str, object]:
     if not isinstance(found, dict):
         raise argparse.ArgumentTypeError(f'{text!r} is no JSON object, as in {{"top_p": 0.9}}')
     return found
+
+
+def shape(text: str) -> float:
+    """An argument type for a number above 0, or inf."""
+    return float("inf") if text == "inf" else positive(text)
 
 
 def processes(text: str) -> int | str:

@@ -74,7 +74,7 @@ def result_file(spec: BenchSpec, ready: Prepared, result: LoadResult) -> dict[st
         "tokenizer_id": result.model,
         "num_prompts": len(result.rows),
         "request_rate": "inf" if load.rate is None else load.rate,
-        "burstiness": load.burstiness,
+        "burstiness": "inf" if load.burstiness == float("inf") else load.burstiness,
         "max_concurrency": load.concurrency,
     }
     if load.ramp is not None:
