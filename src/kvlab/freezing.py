@@ -23,7 +23,7 @@ from kvlab.core.record import Record, Run
 from kvlab.detect import local_gpus
 from kvlab.lab import SPEC, Lab
 from kvlab.load.bench import Prepared
-from kvlab.load.datasets import Dataset, PromptsFile
+from kvlab.load.datasets import Dataset, PromptsFile, RequestLog, ShareGpt, TraceFile
 from kvlab.load.spec import Prompt
 from kvlab.lockfile import (
     Lock,
@@ -41,6 +41,8 @@ from kvlab.resuming import refuse_unfinished
 from kvlab.settings import ArmName, Settings
 from kvlab.weightfiles import OnBytes, model
 
+OF_A_FILE = (PromptsFile, ShareGpt, RequestLog, TraceFile)
+"""Data sets whose prompts are in a file of the user."""
 _SETS: dict[ArmName, tuple[Tag, ...]] = {"a": ("a1", "a2"), "b": ("b",)}
 _AGREEMENT = "agreement"
 """The part of the quality gate that keeps answers."""
@@ -179,7 +181,7 @@ def _version(lab: Lab, runs: Sequence[Run], engine: str) -> str | None:
 
 def _load(lab: Lab, settings: Settings, record: Record) -> LockedLoad:
     dataset: Dataset = settings.dataset
-    if isinstance(dataset, PromptsFile):
+    if isinstance(dataset, OF_A_FILE):
         dataset = msgspec.structs.replace(dataset, path=Path(dataset.path).name)
     ready = lab.load("prompts.json", Prepared)
     return LockedLoad(

@@ -10,7 +10,7 @@ import msgspec
 
 from kvlab.core.errors import BadInput
 from kvlab.core.plan import Ask, Plan
-from kvlab.freezing import sent_hash
+from kvlab.freezing import OF_A_FILE, sent_hash
 from kvlab.load.datasets import Dataset, PromptsFile, read_prompts
 from kvlab.lockfile import Lock
 from kvlab.planning import make_plan
@@ -84,13 +84,14 @@ def _beside(name: str, kept: str, base: Path) -> str:
 def _dataset(lock: Lock, base: Path, prompts: str | None) -> Dataset:
     assert lock.load is not None  # asked only for what was measured
     data, load = lock.load.dataset, lock.load.load
-    if not isinstance(data, PromptsFile):
+    if not isinstance(data, OF_A_FILE):
         return data
     places = [prompts] if prompts is not None else [data.path, os.path.join(base, data.path)]
     path = next((place for place in places if os.path.isfile(place)), None)
     if path is None:
         raise BadInput(f"the prompts are in a file {data.path}, which is not here; give --prompts PATH/{data.path}")
-    sent = read_prompts(Path(path), data.output_tokens, "completions")[: load.prompts]
-    if sent_hash(sent) != lock.load.prompts_sha256:
-        raise BadInput(f"{path} does not hold the prompts that were frozen; give the file that was measured: --prompts")
-    return PromptsFile(path=path, output_tokens=data.output_tokens)
+    if isinstance(data, PromptsFile):  # the others are made with the server's tokenizer, and compared after that
+        sent = read_prompts(Path(path), data.output_tokens, "completions")[: load.prompts]
+        if sent_hash(sent) != lock.load.prompts_sha256:
+            raise BadInput(f"{path} does not hold the prompts that were frozen; give that file: --prompts")
+    return msgspec.structs.replace(data, path=path)

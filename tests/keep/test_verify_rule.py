@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from kvlab.core.performance import compare_runs
 from kvlab.core.plan_lines import differences, digest, lines
 from kvlab.core.record import Run, RunRow
 from kvlab.core.regression import Evidence, judge
+from kvlab.lab import Lab
+from kvlab.load.bench import Prepared
+from kvlab.load.datasets import PromptsFile, read_prompts
 from kvlab.lockfile import Lock
 from kvlab.refit import refit
 from kvlab.repeating import agreeing
@@ -154,3 +158,27 @@ def test_the_lock_is_not_overwritten_by_its_verify(lock: Lock, tmp_path: Path) -
     before = Path(path).read_bytes()
     assert cli.main(["verify", path, "-o", path]) == 2
     assert Path(path).read_bytes() == before
+
+
+def test_the_file_of_prompts_must_be_the_frozen_one(lab: Path, gemma: Path, tmp_path: Path) -> None:
+    """Of a lab whose load came from a file: its name is kept, its hash is compared before anything starts."""
+    prompts = tmp_path / "away" / "prompts.txt"
+    prompts.parent.mkdir()
+    prompts.write_text("\n".join(f"The number after {n} is" for n in range(8)))
+    text = (lab / "lab.json").read_text()
+    given = json.dumps({"name": "prompts", "path": str(prompts), "output_tokens": 8})
+    (lab / "lab.json").write_text(
+        text.replace('{"name":"random","input_tokens":16,"output_tokens":8}', given.replace('", "', '","'))
+    )
+    ready = Lab(lab).load("prompts.json", Prepared)
+    Lab(lab).save("prompts.json", msgspec.structs.replace(ready, prompts=read_prompts(prompts, 8, "completions")))
+    lock = kvlab.freeze(lab, tmp_path / "deploy").lock
+    assert str(prompts.parent) not in (tmp_path / "deploy" / "kvlab.lock").read_text()
+    deploy = tmp_path / "deploy"
+    with pytest.raises(BadInput, match=r"give --prompts PATH/prompts\.txt"):
+        refit(lock, deploy, source=str(gemma), prompts=None, engine_args=())
+    found = refit(lock, deploy, source=str(gemma), prompts=str(prompts), engine_args=())
+    assert found.dataset == PromptsFile(path=str(prompts), output_tokens=8)
+    prompts.write_text(prompts.read_text().replace("number", "letter"))
+    with pytest.raises(BadInput, match="does not hold the prompts that were frozen"):
+        refit(lock, deploy, source=str(gemma), prompts=str(prompts), engine_args=())
