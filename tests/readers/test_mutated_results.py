@@ -14,7 +14,7 @@ from kvlab.core.units import MOST
 from kvlab.readers import read
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "results"
-FILES = sorted(file for file in GOLDEN.iterdir() if file.suffix != ".md" and file.stat().st_size < 40_000)
+FILES = sorted(file for file in GOLDEN.iterdir() if file.suffix != ".md" and file.stat().st_size < 80_000)
 SPLICES = (
     b"null",
     b"NaN",
