@@ -85,6 +85,16 @@ def test_every_runner_is_known_by_its_file() -> None:
         runner("guidelm")
 
 
+def test_the_help_names_every_runner() -> None:
+    from kvlab.cli.command import Parser
+    from kvlab.cli.runner import arguments
+
+    parser = Parser("kvlab bench")
+    parser.add_argument("url")
+    arguments(parser)
+    assert all(name in parser.format_help() for name in runners())
+
+
 @pytest.mark.parametrize("name", ["aiperf", "guidellm", "vllm"])
 def test_its_file_becomes_kvlabs(name: str, program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noted, output = tmp_path / "noted", tmp_path / "result.json"
