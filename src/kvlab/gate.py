@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Literal, NamedTuple
@@ -11,14 +11,16 @@ import msgspec
 
 from kvlab import gates, prompts
 from kvlab.answers import judge_quality
-from kvlab.attach import read_server
+from kvlab.attach import named, read_server
 from kvlab.core.errors import BadInput, KvlabError, ServerRefused
 from kvlab.core.gate import TAGS, GateAsk, Side, Tag, whole
 from kvlab.core.plan import Plan
 from kvlab.core.quality import Quality
 from kvlab.lab import Lab
 from kvlab.launch import DYING_SECONDS, start
+from kvlab.load import clock
 from kvlab.load.address import base_url
+from kvlab.load.client import Connections
 from kvlab.preflight import check_installed
 from kvlab.settings import ArmName, OnStep, Step
 
@@ -121,6 +123,7 @@ def judged(names: Sequence[str], how: How) -> Quality:
 
 
 _AGREEMENT, _HARNESS = "agreement", "lm-eval"
+_SECONDS = 20.0
 _ARMS: dict[Tag, str] = {"a1": "arm A", "b": "arm B", "a2": "arm A again"}
 
 
@@ -151,13 +154,27 @@ def _side(how: How, tag: Tag, url: str, known: tuple[str | None, int | None]) ->
 
 
 def _known(url: str) -> tuple[str | None, int | None]:
-    """The engine of a running server and the tokens that it allows a request, as far as it says."""
+    """The engine of a running server and the tokens that it allows a request, as far as it says.
+
+    Raises ServerRefused when nothing answers there.
+    """
     try:
         seen = read_server(url)
     except KvlabError:  # without a metrics page it still answers requests
-        return None, None
+        return _engine(url), None
     limit = seen.get("n_ctx_slot") or seen.get("max_model_len")
     return seen.engine, None if limit is None or isinstance(limit.value, str) else int(limit.value)
+
+
+def _engine(url: str) -> str | None:
+    async def main(_: Callable[[], float]) -> str:
+        async with Connections(_SECONDS, url) as connections:
+            return (await named(connections.fresh, url, None))[1]
+
+    try:
+        return clock.run(main)
+    except BadInput:
+        return None
 
 
 def _tell(how: How, number: int, arm: str) -> gates.Tell:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvlab import api, gates
-from kvlab.core.errors import BadInput
+from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.gate import TAGS, CannotRun, GateOptions, GateRule, Part, PartFinding, PartVerdict, Side, Tag, whole
 from kvlab.lab import Lab
 
@@ -143,3 +143,8 @@ def test_every_option_reaches_the_parts() -> None:
 
     asked = GateAsk(prompts="p.txt", max_tokens=3, concurrency=2, longest=99, lm_eval=("arc_easy",))
     assert asked.options == GateOptions(prompts="p.txt", max_tokens=3, concurrency=2, longest=99, lm_eval=("arc_easy",))
+
+
+def test_addresses_at_which_nothing_answers_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ServerRefused, match="no server at"):
+        api.quality("http://127.0.0.1:9", "http://127.0.0.1:10", lab=tmp_path, parts=("divergence",))
