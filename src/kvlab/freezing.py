@@ -37,6 +37,7 @@ from kvlab.lockfile import (
     LockedRun,
 )
 from kvlab.observe import read_log
+from kvlab.reasons.replan import as_asked
 from kvlab.resuming import refuse_unfinished
 from kvlab.settings import ArmName, Settings
 from kvlab.weightfiles import OnBytes, model
@@ -50,7 +51,7 @@ _AGREEMENT = "agreement"
 
 def of_plan(plan: Plan, place: str | None = None, progress: OnBytes | None = None) -> Lock:
     """The lock of a plan that nobody has measured. `place` is where its model is, when that is not in its command."""
-    ask, left_out = shared(plan.ask)
+    ask, left_out = shared(as_asked(plan))
     named = lines(plan)
     return Lock(
         kvlab_version=__version__,

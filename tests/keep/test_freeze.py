@@ -18,7 +18,9 @@ import kvlab
 from kvlab import cli, lockfile, store
 from kvlab.core.errors import BadInput
 from kvlab.core.nameless import nameless
+from kvlab.core.plan_lines import digest, lines
 from kvlab.lockfile import Lock
+from kvlab.refit import refit
 
 
 @pytest.fixture
@@ -203,3 +205,5 @@ def test_every_engine_has_a_command_to_freeze(write_qwen: Callable[..., Path], t
         found = kvlab.freeze(output=tmp_path / engine, plan=plan)
         assert (tmp_path / engine / "launch.sh").stat().st_mode & 0o111
         assert found.lock.engine.name == plan.engine.name
+        again = refit(found.lock, tmp_path / engine, source=str(config), prompts=None, engine_args=())
+        assert digest(lines(again.plan)) == found.lock.plan.digest

@@ -78,6 +78,12 @@ def _own(ask: Ask) -> Ask:
     return msgspec.structs.replace(ask, **{name: getattr(_UNSAID, name) for name in others})
 
 
+def as_asked(plan: Plan) -> Ask:
+    """The request that makes this plan again: without what planning filled in for options that its engine lacks."""
+    normal = engines.stated_args(plan.engine.name).normal
+    return _own(normal(plan) if normal is not None else plan.ask)
+
+
 def found_source(plan: Plan, source: str | None, near: str | None = None) -> tuple[Loaded | None, str]:
     """The model of a plan, from `source`, or from where the plan's record and command say that it is.
 
@@ -127,8 +133,7 @@ class Replanner:
     def __init__(self, plan: Plan, observation: Observation, loaded: Loaded) -> None:
         self._plan, self._observation, self._loaded = plan, observation, loaded
         self._pool = stated_pool(observation)
-        normal = engines.stated_args(plan.engine.name).normal
-        self.ask = _own(normal(plan) if normal is not None else plan.ask)
+        self.ask = as_asked(plan)
         self._known: dict[str, tuple[CheckRow, ...] | None] = {}
 
     def same(self) -> bool:
