@@ -64,7 +64,14 @@ def test_a_slice_of_mooncake_hits_what_its_block_ids_say(gemma: Path, tmp_path: 
     trace = tmp_path / "slice.jsonl"
     trace.write_text("".join(rows))
     scale = 0.03
-    plan = api.plan(gemma, engine="llamacpp", context=2048, parallel=1, swa_full=True, engine_args={"embedded": "true"})
+    plan = api.plan(
+        gemma,
+        engine="llamacpp",
+        context=2048,
+        parallel=1,
+        swa_full=True,
+        engine_args={"embedded": "true", "threads": "1"},
+    )
     with start(plan, tmp_path / "engine.log") as server:
         data = TraceFile(path=str(trace), scale_tokens=scale, output_tokens=1)
         result = bench(server.url, BenchSpec(dataset=data, load=LoadSpec(concurrency=1), warm_up=0))

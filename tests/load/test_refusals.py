@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scripted_server import DONE, event, plain, serving, stream
 
 from kvlab.core.errors import BadInput, ServerRefused
@@ -70,6 +72,7 @@ def test_other_failures_are_not_sent_again() -> None:
         ("", None),
         ("soon", None),
         ("nan", None),
+        ("Fri, 31 Dec 99999999999 23:59:59 GMT", None),
         ("inf", None),
     ],
 )
@@ -172,3 +175,13 @@ def test_a_file_of_authorities_that_is_none(tmp_path: Path) -> None:
     for file, why in ((empty, "cannot read"), (tmp_path, "cannot read"), (Path(__file__), "holds no certificate")):
         with pytest.raises(BadInput, match=why):
             run_load("https://127.0.0.1:9", [PROMPT], LoadSpec(concurrency=1, tls=Tls(ca_file=str(file))))
+
+
+@given(
+    st.one_of(
+        st.text(max_size=40), st.from_regex(r"[A-Z][a-z]{2}, \d{1,4} [A-Z][a-z]{2} \d{1,9} \d+:\d+:\d+ [-+A-Z0-9]*")
+    )
+)
+def test_any_header_is_a_wait_or_none(text: str) -> None:
+    found = retry_after(text)
+    assert found is None or 0 <= found < float("inf")

@@ -20,10 +20,10 @@ def retry_after(text: str | None, now: datetime | None = None) -> float | None:
     except ValueError:
         try:
             moment = parsedate_to_datetime(stated)
-        except ValueError:
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            seconds = (moment - (now or datetime.now(UTC))).total_seconds()
+        except (ValueError, OverflowError):  # no date, or one of a year that there is not
             return None
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        seconds = (moment - (now or datetime.now(UTC))).total_seconds()
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
