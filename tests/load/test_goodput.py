@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from kvlab.core.errors import BadInput
 from kvlab.core.measure import RequestRow
 from kvlab.load.goodput import Objectives, goodput, is_good
+
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "load" / "vllm_goodput.json"
 
 
 def row(ttft: float, tpot: float | None, e2e: float, error: str | None = None) -> RequestRow:
@@ -37,6 +43,23 @@ def test_goodput_is_good_requests_a_second() -> None:
     assert goodput(rows, 2.0, Objectives(ttft=500, tpot=50, e2el=2000)) == pytest.approx(1.5)
     assert goodput(rows, 2.0, Objectives(ttft=500)) == pytest.approx(2.5)
     assert goodput(rows, 2.0, Objectives()) is None
+
+
+def test_goodput_is_that_of_vllm() -> None:
+    document = json.loads(GOLDEN.read_text())
+    rows = [
+        row(
+            one["ttft"],
+            (one["latency"] - one["ttft"]) / (one["tokens"] - 1) if one["tokens"] > 1 else None,
+            one["latency"],
+            None if one["ok"] else "http 500: no",
+        )
+        for one in document["rows"]
+    ]
+    assert len(document["cases"]) == 6
+    for case in document["cases"]:
+        found = goodput(rows, document["duration"], Objectives(**case["objectives"]))
+        assert found == pytest.approx(case["request_goodput"]), case
 
 
 def test_an_objective_is_a_time() -> None:
