@@ -11,7 +11,6 @@ from kvlab.core.errors import BadInput
 from kvlab.core.measure import RequestRow
 from kvlab.load.goodput import Objectives, goodput, is_good
 
-
 GOLDEN = Path(__file__).parent.parent / "golden" / "load" / "vllm_goodput.json"
 
 
