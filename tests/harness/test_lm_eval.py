@@ -89,14 +89,14 @@ def test_a_folder_without_results(tmp_path: Path) -> None:
 def test_the_words_of_a_run() -> None:
     options = GateOptions(lm_eval=("gsm8k", "ifeval"), lm_eval_include="tasks", lm_eval_limit=50)
     words = command.argv("/usr/bin/lm_eval", options, TARGET, Path("/out"))
-    assert words[:4] == ("/usr/bin/lm_eval", "run", "--model", "local-completions")
-    assert set(words[5].split(",")) >= {
+    assert words[:3] == ("/usr/bin/lm_eval", "--model", "local-completions")
+    assert set(words[4].split(",")) >= {
         "base_url=http://127.0.0.1:8000/v1/completions",
         "model=qwen/qwen3",
         "tokenizer_backend=None",
         "max_length=4096",
     }
-    pairs = dict(zip(words[6::2], words[7::2], strict=False))
+    pairs = dict(zip(words[5::2], words[6::2], strict=False))
     assert pairs["--tasks"] == "gsm8k,ifeval"
     assert pairs["--output_path"] == "/out"
     assert words[words.index("--limit") + 1] == "50"
@@ -105,13 +105,13 @@ def test_the_words_of_a_run() -> None:
 
 def test_chat_tokenizers_and_temperature_are_passed_on() -> None:
     chat = command.argv("x", GateOptions(lm_eval=("t",), lm_eval_chat=True), TARGET, Path("o"))
-    assert chat[3] == "local-chat-completions"
-    assert "base_url=http://127.0.0.1:8000/v1/chat/completions" in chat[5]
+    assert chat[2] == "local-chat-completions"
+    assert "base_url=http://127.0.0.1:8000/v1/chat/completions" in chat[4]
     assert "--apply_chat_template" in chat
     remote = command.argv("x", GateOptions(lm_eval=("t",)), TARGET._replace(remote_tokenizer=True), Path("o"))
-    assert "tokenizer_backend=remote" in remote[5]
+    assert "tokenizer_backend=remote" in remote[4]
     named = command.argv("x", GateOptions(lm_eval=("t",), lm_eval_tokenizer="gpt2"), TARGET, Path("o"))
-    assert "tokenizer_backend=huggingface,tokenizer=gpt2" in named[5]
+    assert "tokenizer_backend=huggingface,tokenizer=gpt2" in named[4]
     hot = command.argv("x", GateOptions(lm_eval=("t",)), TARGET._replace(temperature=1.0), Path("o"))
     assert hot[hot.index("--gen_kwargs") + 1] == "temperature=1,do_sample=True"
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from block_server import BlockServer, block_server
 
@@ -70,9 +72,9 @@ def test_salts(salts: str, verdict: str, usage: bool) -> None:
     assert len(found.probes) == 6
 
 
-@pytest.mark.parametrize(("usage", "tokens", "fitting"), [(True, 768, 12), (False, 2304, 4)])
+@pytest.mark.parametrize(("usage", "tokens", "fitting"), [(True, 768, 12), (False, 4608, 2)])
 def test_the_pools_end_is_found_and_agrees_with_the_simulation(usage: bool, tokens: int, fitting: int) -> None:
-    """600 blocks of 16: 9,600 tokens. Of prefixes of 48 blocks 12 fit, and the 13th evicts the first; of 144, 4."""
+    """600 blocks of 16: 9,600 tokens. Of prefixes of 48 blocks 12 fit, and the 13th evicts the first; of 288, 2."""
     with block_server(blocks=600, usage=usage) as server:
         churn = measured(server, churn=True, churn_tokens=tokens).churn
     assert churn is not None
@@ -83,6 +85,19 @@ def test_the_pools_end_is_found_and_agrees_with_the_simulation(usage: bool, toke
     assert churn.points[-1].hit_share < 0.2
     for point in churn.points:
         assert point.hit_share == pytest.approx(point.lru_hit_share, abs=0.05)
+
+
+def test_the_pool_of_a_plan_is_looked_for(qwen: Path, tmp_path: Path) -> None:
+    """Qwen3-8B holds 147,456 bytes a token in bfloat16: 0.5 GiB are 227 blocks of 16, and one is kept empty."""
+    plan = kvlab.plan(qwen, gpu="h100-80gb", pool_gib=0.5, context=2048)
+    file = tmp_path / "plan.json"
+    file.write_bytes(msgspec.json.encode(plan))
+    with block_server(blocks=226, metrics=False) as server:
+        found = measured(server, churn=True, churn_tokens=512, block_size=True, plan=file)
+    assert found.churn is not None
+    assert (found.churn.pool_from, found.churn.pool_tokens, found.churn.verdict) == ("the plan", 227 * 16, "agrees")
+    assert found.block is not None
+    assert (found.block.stated_by, found.block.verdict) == ("the plan", "agrees")
 
 
 @pytest.mark.parametrize(("blocks", "why"), [(300, "smaller than stated"), (1200, "a tier in host memory")])

@@ -30,7 +30,7 @@ def _collect(side: Side) -> HarnessRun:
     try:
         command.run(words, folder / "lm_eval.log", None if include is None else Path(include), side.progress)
     except KvlabError as problem:
-        raise CannotRun(f"{problem}{_WITHOUT if 'tokenizer_backend=None' in words[5] else ''}") from None
+        raise CannotRun(f"{problem}{_WITHOUT if 'tokenizer_backend=None' in ' '.join(words) else ''}") from None
     return results.read(folder / "results")
 
 

@@ -57,7 +57,8 @@ def argv(binary: str, options: GateOptions, target: Target, output: Path) -> tup
             "lm_eval takes addresses on its command line, which every user of the machine can read: give the address"
             " without user name and password"
         )
-    words = [binary, "run", "--model", f"local-{'chat-' if options.lm_eval_chat else ''}completions"]
+    # Without the word "run", which releases before 0.4.9 do not know and later ones supply.
+    words = [binary, "--model", f"local-{'chat-' if options.lm_eval_chat else ''}completions"]
     words += ["--model_args", ",".join(f"{name}={value}" for name, value in _model_args(options, target).items())]
     words += ["--tasks", ",".join(options.lm_eval), "--output_path", str(output), "--log_samples"]
     if options.lm_eval_include is not None:

@@ -44,9 +44,25 @@ def look(url: str, engine: str | None) -> Known:
     try:
         found = read_server(url, engine)
     except (BadInput, ServerRefused):
-        return Known(engine, {})
+        return Known(engine or _told(url), {})
     numbers = {item.name: item.value for item in found.seen if isinstance(item.value, int | float)}
     return Known(found.engine, numbers)
+
+
+def _told(url: str) -> str | None:
+    """The engine's name by its list of models, where it serves no page that states more."""
+    from kvlab.load import clock
+    from kvlab.load.client import Connections
+    from kvlab.load.server import contact
+
+    async def main(_: Callable[[], float]) -> str | None:
+        async with Connections(_SECONDS, url) as connections:
+            return (await contact(connections.fresh, url)).engine
+
+    try:
+        return clock.run(main)
+    except (BadInput, ServerRefused):
+        return None
 
 
 def vocabulary(url: str, engine: str | None) -> tuple[int, ...]:
