@@ -155,7 +155,7 @@ def _verdict(points: Sequence[SweepPoint], terms: Terms, safe: Safe, bend: Knee)
     if safe.code == "bracketed" and safe.meets_at is not None:
         text = (
             f"{loads(over, safe.meets_at)} meet {asked} for {terms.search.target * 100:g} % of the requests;"
-            f" {safe.fails_at:,g} do not."
+            f" {safe.fails_at:,g} do not{_between(safe)}."
         )
         return SweepVerdict(code="bracketed", text=text, because=tuple(because))
     if safe.code == "not_bracketed":
@@ -164,6 +164,13 @@ def _verdict(points: Sequence[SweepPoint], terms: Terms, safe: Safe, bend: Knee)
         return SweepVerdict(code="no_knee", text=f"No knee: {bend.because}.", because=tuple(because))
     text = f"Throughput stops to rise at {bend.load.value:,.3g} {loads(over, 2).partition(' ')[2]}."
     return SweepVerdict(code="knee_found", text=text, because=tuple(because))
+
+
+def _between(safe: Safe) -> str:
+    """Loads between the ends that more requests would have to settle."""
+    if not safe.unclear_at:
+        return ""
+    return f", and {', '.join(f'{load:,g}' for load in safe.unclear_at)} between them stayed unclear"
 
 
 def _of_the_ends(points: Sequence[SweepPoint], safe: Safe) -> list[str]:

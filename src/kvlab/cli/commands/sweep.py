@@ -56,7 +56,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         help="requests in flight, or requests a second that come at random (default: concurrency)",
     )
     search.add_argument("--from", dest="low", type=positive, default=1.0, help="the lowest load (default: 1)")
-    search.add_argument("--to", dest="high", type=positive, default=256.0, help="the highest load (default: 256)")
+    search.add_argument("--to", dest="high", type=positive, help="the highest load (default: 256)")
     search.add_argument("--points", metavar="N,N", help="these loads and no others: 1,2,4,8 (default: adaptive)")
     search.add_argument(
         "--slo",
@@ -84,7 +84,7 @@ def _search(options: argparse.Namespace) -> Search:
     return Search(
         over=options.over,
         low=options.low,
-        high=max(options.high, options.low) if options.high == 256 else options.high,
+        high=max(256.0, options.low) if options.high is None else options.high,
         points=_points(options.points),
         requests=options.num_prompts,
         most_requests=options.most_prompts or 4 * options.num_prompts,
