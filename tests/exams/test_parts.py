@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import msgspec
 import pytest
 
 from kvlab import exams, gates, needles, sandbox
-from kvlab.core.errors import BadInput
 from kvlab.core.exam import Marked
 from kvlab.core.gate import CannotRun, GateOptions, GateRule, PartFinding, Side
 from kvlab.launch import Server
@@ -204,6 +205,15 @@ def test_the_embedded_engine_answers_both_parts(llama_server: Server) -> None:
         assert gates.part(part).judge(found, found, found, RULE).verdict == "inconclusive"
 
 
-def test_too_few_items_are_refused() -> None:
-    with pytest.raises(BadInput, match="one of each kind"):
-        gates.part("tasks").collect(Side(url="http://127.0.0.1:9", engine=None, options=GateOptions(task_items=2)))
+def test_too_few_items_are_told_before_anything_starts() -> None:
+    assert "one of each kind" in (gates.part("tasks").lacks(None, GateOptions(task_items=2)) or "")
+    assert gates.part("tasks").lacks(None, GateOptions()) is None
+
+
+@pytest.mark.parametrize("given", [("--lengths", "12x"), ("--lengths", "512,-4"), ("--task-items", "0")])
+def test_sizes_that_are_none_are_refused_in_one_line(given: tuple[str, ...]) -> None:
+    argv = (sys.executable, "-m", "kvlab", "quality", "http://127.0.0.1:9", "http://127.0.0.1:10", *given)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert given[0] in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from kvlab import exams
+from kvlab.core.errors import BadInput
 from kvlab.core.exam import MOST_KEPT, Exam, Item, Marked, Program, cut
-from kvlab.core.gate import GateRule, Part, PartFinding, Side
+from kvlab.core.gate import GateOptions, GateRule, Part, PartFinding, Side
 from kvlab.gates import _accuracy as accuracy
 from kvlab.gates._asking import Said, ask
 from kvlab.load.spec import Prompt
@@ -86,6 +87,14 @@ def _unisolated(*runs: Sequence[Marked]) -> list[Marked]:
     return [mark for marks in runs for mark in marks if mark.why.startswith(_UNISOLATED)]
 
 
+def _lacks(engine: str | None, options: GateOptions) -> str | None:
+    try:
+        exams.paper(options.task_items, options.item_seed)
+    except BadInput as problem:
+        return str(problem)
+    return None
+
+
 PART = Part(
     name=NAME,
     title=TITLE,
@@ -93,4 +102,5 @@ PART = Part(
     evidence=Marks,
     collect=_collect,
     judge=_judge,
+    lacks=_lacks,
 )
