@@ -12,10 +12,9 @@ import msgspec
 import psutil
 import pytest
 
-import kvlab
-from kvlab import gates
+from kvlab import gate, gates
 from kvlab.core.errors import BadInput, EngineFailed
-from kvlab.core.gate import GateOptions, GateRule, PartFinding
+from kvlab.core.gate import GateAsk, GateOptions, GateRule, PartFinding
 from kvlab.core.harness import HarnessRun
 from kvlab.harness import command, results
 
@@ -125,8 +124,11 @@ def test_what_its_arguments_cannot_carry_is_refused() -> None:
 
 
 def test_a_missing_program_is_told_before_anything_starts(tmp_path: Path) -> None:
+    asked = GateOptions(lm_eval=("gsm8k",), lm_eval_bin=str(tmp_path / "none"))
+    assert "pip install 'lm_eval[api]'" in gates.lacking(("lm-eval",), None, asked)["lm-eval"]
+    assert "no tasks were named" in gates.lacking(("lm-eval",), None, GateOptions())["lm-eval"]
     with pytest.raises(BadInput, match=r"pip install 'lm_eval\[api\]'"):
-        kvlab.quality("http://127.0.0.1:9", "http://127.0.0.1:8", lm_eval=("gsm8k",), lm_eval_bin=tmp_path / "none")
+        gate._names(GateAsk(lm_eval=("gsm8k",), lm_eval_bin=str(tmp_path / "none")), None)
 
 
 def program(folder: Path, body: str) -> str:

@@ -72,9 +72,9 @@ def test_salts(salts: str, verdict: str, usage: bool) -> None:
     assert len(found.probes) == 6
 
 
-@pytest.mark.parametrize(("usage", "tokens", "fitting"), [(True, 768, 12), (False, 4608, 2)])
+@pytest.mark.parametrize(("usage", "tokens", "fitting"), [(True, 768, 12), (False, 3072, 3)])
 def test_the_pools_end_is_found_and_agrees_with_the_simulation(usage: bool, tokens: int, fitting: int) -> None:
-    """600 blocks of 16: 9,600 tokens. Of prefixes of 48 blocks 12 fit, and the 13th evicts the first; of 288, 2."""
+    """600 blocks of 16: 9,600 tokens. Of prefixes of 48 blocks 12 fit, and the 13th evicts the first; of 192, 3."""
     with block_server(blocks=600, usage=usage) as server:
         churn = measured(server, churn=True, churn_tokens=tokens).churn
     assert churn is not None
