@@ -34,9 +34,9 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         "--dataset-path",
         "--prompts",
         metavar="FILE",
-        help="the file of --dataset prompts, sharegpt, log (requests with their text) or trace (times and lengths)",
+        help="the file of --dataset prompts, sharegpt, log (requests with text) or trace (lengths) (default: none)",
     )
-    parser.add_argument("--format", help="the format of a log or a trace, where its lines do not tell")
+    parser.add_argument("--format", help="the format of a log or trace (default: as its lines tell)")
     parser.add_argument(
         "--num-prompts",
         "--limit",
@@ -94,7 +94,9 @@ def add_arrivals(parser: argparse.ArgumentParser) -> None:
         default=1.0,
         help="shape of the gamma distribution of an open loop's gaps: less is bursts, more is evener (default: 1)",
     )
-    parser.add_argument("--ramp", metavar="FROM:TO", help="open loop: a rate that goes from the first to the second")
+    parser.add_argument(
+        "--ramp", metavar="FROM:TO", help="open loop: a rate that goes from one to another (default: none)"
+    )
     parser.add_argument(
         "--ramp-strategy", choices=("linear", "exponential"), default="linear", help="how it goes (default: linear)"
     )
@@ -130,7 +132,9 @@ def add_client(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cancel-share", type=float, default=0.0, metavar="X", help="share of the requests to give up (default: 0)"
     )
-    parser.add_argument("--cancel-after", type=positive, metavar="S", help="seconds after which those are given up")
+    parser.add_argument(
+        "--cancel-after", type=positive, metavar="S", help="seconds after which those are given up (default: none)"
+    )
     parser.add_argument(
         "--processes",
         type=processes,
@@ -138,7 +142,9 @@ def add_client(parser: argparse.ArgumentParser) -> None:
         metavar="N|auto",
         help="client processes that share the load; auto: as many as it needs (default: 1)",
     )
-    parser.add_argument("--ca-file", metavar="FILE", help="PEM file of the authorities to trust for https")
+    parser.add_argument(
+        "--ca-file", metavar="FILE", help="PEM file of the authorities to trust for https (default: the system's)"
+    )
     parser.add_argument("--insecure", action="store_true", help="take any certificate of an https server")
 
 

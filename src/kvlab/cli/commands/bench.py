@@ -25,7 +25,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--goodput",
         nargs="+",
         metavar="NAME:MS",
-        help="objectives in ms (ttft, tpot, e2el), as in --goodput ttft:500 tpot:50; counts the requests that meet all",
+        help="objectives in ms (ttft, tpot, e2el), as in ttft:500 tpot:50; counts what meets all (default: none)",
     )
     parser.add_argument(
         "--percentiles",
