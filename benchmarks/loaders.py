@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import resource
 import subprocess
@@ -191,7 +192,8 @@ def as_kvlab(task: str, out: str) -> int:
         Prompt(id=f"kvlab-{i}", text=f"kvlab-{i} " + "word " * asked.input_tokens, output_tokens=asked.output_tokens)
         for i in range(asked.num_prompts)
     ]
-    spec = LoadSpec(concurrency=asked.concurrency) if asked.rate is None else LoadSpec(rate=asked.rate, seed=asked.seed)
+    closed = LoadSpec(concurrency=asked.concurrency) if asked.rate is None else None
+    spec = closed or LoadSpec(rate=asked.rate, burstiness=math.inf)
     result = run_load(asked.url, prompts, spec)
     firsts = {row.prompt_id: row.first - row.sent for row in result.rows if row.first is not None}
     Path(out).write_text(json.dumps(firsts))
@@ -222,7 +224,8 @@ def other(name: str, program: str) -> Client:
         for file, text in known.files(task).items():
             (folder / file).write_text(text.replace('"poisson"', '"constant"'))
         words = [word.replace("kind=poisson", "kind=constant") for word in known.argv(task)]
-        return (program, *words, *(("--request-id-prefix", "vllm-") if name == "vllm" else ()))
+        even = () if task.rate is None else ("--burstiness", "1e9")
+        return (program, *words, *(("--request-id-prefix", "vllm-", *even) if name == "vllm" else ()))
 
     return Client(name, argv, OTHERS[name], "prompt" if name == "guidellm" else "id")
 
