@@ -122,8 +122,13 @@ def check_settings(settings: Settings, plans: Iterable[Plan]) -> None:
         raise BadInput(
             f"an A/B compares two configurations of one engine, not {settings.a.engine} and {settings.b.engine}"
         )
-    if settings.a == settings.b:
-        raise BadInput("both arms are the same configuration; say what B changes (--b kv-dtype=q8_0)")
+    if settings.a == settings.b and not settings.against_itself:
+        raise BadInput(
+            "both arms are the same configuration; say what B changes (--b kv-dtype=q8_0), or measure the noise with"
+            " --against-itself"
+        )
+    if settings.a != settings.b and settings.against_itself:
+        raise BadInput("--against-itself runs arm A twice; leave out --b, or --against-itself")
     _check_protocol(settings)
     check_installed(plans)
     _check_weights(settings.source, plans)

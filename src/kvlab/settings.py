@@ -52,6 +52,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Blocks of four runs; with `sequential` the most of them."""
     sequential: bool = False
     """Look after every block, and stop as soon as the verdict is settled."""
+    against_itself: bool = False
+    """Both arms are one configuration: what the noise of this machine under this load is."""
 
 
 class Step(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from kvlab.core.comparison import Compare, ComparedFile, LeftOut
 from kvlab.core.measure import PoolUse
 from kvlab.core.plan import Ask, ContextLine, Launch, Move
 from kvlab.core.units import MIB
-from kvlab.reporting import terminal
+from kvlab.reporting import terminal, terminal_ab
 
 
 def shown(renderable: RenderableType, width: int = 80, **options: bool) -> str:
@@ -42,7 +42,7 @@ def everything() -> dict[str, RenderableType]:
         "check": terminal.check(sample.check()),
         "bench": terminal.bench(record.runs[0].metrics, record.runs[0].pool),
         "compare": terminal.compare(compare()),
-        "ab": terminal.ab(record.ab),
+        "ab": terminal_ab.ab(record.ab),
         "quality": terminal.quality(sample.quality()),
         "prefix": terminal.prefix(sample.prefix()),
     }

@@ -16,7 +16,7 @@ def finished(record: Record, lab: Path) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from kvlab.reporting import terminal
+    from kvlab.reporting import terminal_ab
 
     assert record.ab is not None  # a finished experiment has been judged
-    return Group(terminal.ab(record.ab), Text(f"\nreport: {lab / 'report.html'}   records: {lab}/"))
+    return Group(terminal_ab.ab(record.ab), Text(f"\nreport: {lab / 'report.html'}   records: {lab}/"))

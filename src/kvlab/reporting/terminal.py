@@ -16,9 +16,8 @@ from kvlab.core.check import Check, CheckRow
 from kvlab.core.comparison import Compare, ComparisonRow
 from kvlab.core.measure import PoolUse
 from kvlab.core.quality import Prefix
-from kvlab.core.record import Ab, Arm
 from kvlab.core.units import seconds
-from kvlab.reporting import planned, words
+from kvlab.reporting import words
 from kvlab.reporting.terminal_parts import bullets, facts, heading, indented, left, note, right, table, verdict_line
 from kvlab.reporting.terminal_plan import plan
 from kvlab.reporting.terminal_quality import quality
@@ -27,7 +26,7 @@ from kvlab.reporting.vllm_keys import LATENCIES, STATISTICS
 _NARROWEST = 30
 """Below this nothing can be laid out, and no terminal in use is that narrow."""
 
-__all__ = ["ab", "bench", "check", "compare", "plan", "prefix", "quality", "show"]
+__all__ = ["bench", "check", "compare", "plan", "prefix", "quality", "show"]
 
 
 def show(renderable: RenderableType, console: Console | None = None) -> None:
@@ -230,34 +229,6 @@ def comparison(rows: tuple[ComparisonRow, ...]) -> RenderableType:
             Text(words.signed(row.verdict).removesuffix(" seen")),
         )
     return body
-
-
-def ab(value: Ab) -> RenderableType:
-    """The verdict of an A/B with its reasons, then what it stands on."""
-    verdict = value.verdict
-    parts: list[RenderableType] = [
-        verdict_line(verdict.code, words.VERDICTS[verdict.code], words.plain(verdict.text)),
-        bullets(words.plain(reason) for reason in verdict.because),
-        heading("Arms"),
-        facts([(name.upper(), _arm(arm)) for name, arm in value.arms.items()]),
-    ]
-    if value.performance:
-        parts += [heading("Performance, B against A (measured)"), comparison(value.performance)]
-    peaks = [("A", words.share(value.pool.a_peak_usage)), ("B", words.share(value.pool.b_peak_usage))]
-    parts += [heading("Peak cache use (read)"), facts([*peaks, ("pool", words.filled(value.pool))])]
-    parts += [Text(), quality(value.quality)] if value.quality else []
-    parts += [Text(), prefix(value.prefix)] if value.prefix else []
-    return Group(*parts)
-
-
-def _arm(arm: Arm) -> str:
-    cache = f"{words.plain(arm.label)}: {words.plain(arm.plan.kv.dtype)} cache"
-    tokens = f", tokens: {planned.tokens(arm.plan, arm.plan.capacity).line()}" if arm.plan.capacity else ""
-    checked = ""
-    if arm.check:
-        agreed = sum(row.verdict == "agrees" for row in arm.check.rows)
-        checked = f"; log against plan: {agreed} of {len(arm.check.rows)} agree (read)"
-    return cache + tokens + checked
 
 
 def prefix(value: Prefix) -> RenderableType:

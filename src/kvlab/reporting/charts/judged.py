@@ -24,12 +24,13 @@ def changes(record: Record) -> Drawing | None:
             "change": row.change if words.usable(row.change) else None,
             "low": row.low if words.usable(row.low, row.high) else None,
             "high": row.high if words.usable(row.low, row.high) else None,
-            "noise": row.noise if words.usable(row.noise) else None,
-            "less": -row.noise if row.noise is not None and words.usable(row.noise) else None,
+            "noise": band,
+            "less": None if band is None else -band,
             "verdict": _beside(row),
         }
         for row in compared
         if row.change is not None
+        for band in (_band(row),)
     ]
     if not rows:
         return None
@@ -49,9 +50,16 @@ def changes(record: Record) -> Drawing | None:
     return Drawing(
         name="changes",
         title="Change of B against A",
-        text="Each metric's change with its 95 % interval. The grey band is the noise: how far runs of one arm differ.",
+        text="Each metric's change with its 95 % interval. In the grey band no difference was seen: it is what runs of"
+        " one arm differ by.",
         chart=alt.layer(*layers).properties(width=width, height=26 * len(rows)),
     )
+
+
+def _band(row: ComparisonRow) -> float | None:
+    """Where no difference was seen; older records keep only the noise."""
+    band = row.noise if row.margin is None else row.margin
+    return band if words.usable(band) else None
 
 
 def _beside(row: ComparisonRow) -> str:

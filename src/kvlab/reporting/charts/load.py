@@ -11,6 +11,10 @@ from kvlab.reporting.charts.drawing import MUTED, WIDTH, Drawing, arm_names, by_
 
 _POINTS = 400
 _COLUMNS = 4
+_PANELS = 8
+"""Panels at most: of a longer experiment the first and the last four runs are drawn."""
+_LABELLED = 12
+"""Bars up to which each is labelled."""
 
 
 def ttft_ecdf(record: Record) -> Drawing | None:
@@ -40,7 +44,7 @@ def ttft_ecdf(record: Record) -> Drawing | None:
     return Drawing(
         name="ttft-ecdf",
         title="Time to first token",
-        text="Share of all requests whose first token came within a time, by arm. Thin lines: single blocks. "
+        text="Share of all requests whose first token came within a time, by arm. Thin lines: single runs. "
         "A curve that ends below 100 % had failed requests.",
         chart=alt.layer(*layers).properties(width=WIDTH, height=240),
     )
@@ -54,10 +58,10 @@ def _steps(times: list[float | None], fields: dict[str, Any]) -> list[dict[str, 
 
 
 def tpot_time(record: Record) -> Drawing | None:
-    """TPOT of each request at the time it completed, one panel per block."""
+    """TPOT of each request at the time it completed, one panel per run."""
     rows = [
         {"x": row.scheduled + row.e2e, "y": row.tpot * 1000, **_block(record, run)}
-        for run in record.runs
+        for run in _drawn(record)
         for row in thin(run.rows, _POINTS)
         if row.tpot is not None and row.e2e is not None
     ]
@@ -69,7 +73,7 @@ def tpot_time(record: Record) -> Drawing | None:
         alt.Chart()
         .mark_point(size=40, filled=True, opacity=0.85)
         .encode(
-            x=alt.X("x:Q", title="seconds into the block"),
+            x=alt.X("x:Q", title="seconds into the run"),
             y=alt.Y("y:Q", title="ms per output token", scale=alt.Scale(zero=True)),
             color=by_arm(names, untitled()),
             shape=shape,
@@ -78,13 +82,13 @@ def tpot_time(record: Record) -> Drawing | None:
     return Drawing(
         name="tpot-time",
         title="Time per output token over time",
-        text="Each request at the time it completed, one panel per block, in the order in which the blocks ran.",
+        text="Each request at the time it completed, one panel per run, in their order.",
         chart=_panels(points, rows, record, 180),
     )
 
 
 def throughput(record: Record) -> Drawing | None:
-    """Output tokens a second of every block, in order."""
+    """Output tokens a second of every run, in order."""
     rows = [
         {"y": run.metrics["output_throughput"], **_block(record, run)}
         for run in record.runs
@@ -92,16 +96,17 @@ def throughput(record: Record) -> Drawing | None:
     ]
     if not rows:
         return None
-    x = alt.X("block:N", title=None, sort=None, axis=alt.Axis(labelAngle=0))
+    few = len(rows) <= _LABELLED
+    x = alt.X("block:N", title=None, sort=None, axis=alt.Axis(labelAngle=0 if few else -90))
     y = alt.Y("y:Q", title="output tokens a second")
     base = alt.Chart(data(rows)).encode(x=x, y=y)
     bars = base.mark_bar(size=min(64, WIDTH // (2 * len(rows)))).encode(color=by_arm(arm_names(record), untitled()))
     labels = base.mark_text(dy=-8).encode(text=alt.Text("y:Q", format=",.1f"))
     return Drawing(
         name="throughput",
-        title="Output throughput of each block",
-        text="Output tokens a second, one bar per block, in the order in which the blocks ran.",
-        chart=alt.layer(bars, labels).properties(width=WIDTH, height=200),
+        title="Output throughput of each run",
+        text="Output tokens a second, one bar per run, in their order.",
+        chart=alt.layer(bars, *([labels] if few else [])).properties(width=WIDTH, height=200),
     )
 
 
@@ -112,13 +117,11 @@ def cache_use(record: Record) -> Drawing | None:
         return None
     y = alt.Y("y:Q", title="cache in use", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
     lines = alt.Chart().mark_line(interpolate="step-after", strokeWidth=1.8)
-    lines = lines.encode(
-        x=alt.X("x:Q", title="seconds into the block"), y=y, color=by_arm(arm_names(record), untitled())
-    )
+    lines = lines.encode(x=alt.X("x:Q", title="seconds into the run"), y=y, color=by_arm(arm_names(record), untitled()))
     return Drawing(
         name="cache-use",
         title="Cache use",
-        text="Share of the cache that the engine reported as used, one panel per block.",
+        text="Share of the cache that the engine reported as used, one panel per run.",
         chart=_panels(lines, rows, record, 130),
     )
 
@@ -133,7 +136,7 @@ def queue(record: Record) -> Drawing | None:
     )
     lines = alt.Chart().mark_line(interpolate="step-after", strokeWidth=1.8)
     lines = lines.encode(
-        x=alt.X("x:Q", title="seconds into the block"),
+        x=alt.X("x:Q", title="seconds into the run"),
         y=alt.Y("y:Q", title="requests", axis=alt.Axis(tickMinStep=1)),
         color=by_arm(arm_names(record), untitled()),
         strokeDash=dash,
@@ -141,7 +144,7 @@ def queue(record: Record) -> Drawing | None:
     return Drawing(
         name="queue",
         title="Requests running and waiting",
-        text="Requests that the engine reported as running (solid) and waiting (dashed), one panel per block.",
+        text="Requests that the engine reported as running (solid) and waiting (dashed), one panel per run.",
         chart=_panels(lines, rows, record, 130),
     )
 
@@ -150,7 +153,7 @@ def _samples(record: Record, named: dict[str, str]) -> list[dict[str, Any]]:
     """Samples of the named words; a sample without a word is absent from its line."""
     return [
         {"x": sample.at, "y": sample.values[key], "word": word, **_block(record, run)}
-        for run in record.runs
+        for run in _drawn(record)
         for key, word in named.items()
         for sample in thin([sample for sample in run.samples if key in sample.values], _POINTS)
     ]
@@ -160,12 +163,18 @@ def _block(record: Record, run: Run) -> dict[str, Any]:
     return {"arm": arm_names(record)[run.arm], "block": _block_name(run)}
 
 
+def _drawn(record: Record) -> tuple[Run, ...]:
+    """The runs that get a panel of their own."""
+    half = _PANELS // 2
+    return record.runs if len(record.runs) <= _PANELS else (*record.runs[:half], *record.runs[-half:])
+
+
 def _block_name(run: Run) -> str:
-    return f"block {run.block + 1}: {run.arm.upper()}"
+    return f"run {run.block + 1}: {run.arm.upper()}"
 
 
 def _panels(chart: alt.Chart, rows: list[dict[str, Any]], record: Record, height: int) -> Any:
-    names = list(dict.fromkeys(_block_name(run) for run in record.runs))
+    names = list(dict.fromkeys(_block_name(run) for run in _drawn(record)))
     columns = min(len(names), _COLUMNS)
     panel = chart.properties(width=(WIDTH - 24 * (columns - 1)) // columns, height=height)
     facet = alt.Facet("block:N", sort=names, header=alt.Header(labelAnchor="start", labelColor=MUTED))
