@@ -12,7 +12,7 @@ import pytest
 
 from kvlab import engines
 from kvlab.core.errors import ServerRefused
-from kvlab.core.scoring import NoScores, Post, ScoreAsk, Scored, Scores
+from kvlab.core.scoring import Candidate, NoScores, Post, ScoreAsk, Scored, Scores
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "quality" / "vllm-prompt-logprobs.json").read_text())
 IDS: list[int] = GOLDEN["ids"]
@@ -123,3 +123,28 @@ def test_sglang_states_the_prompt_from_where_it_was_asked() -> None:
     for broken in ({}, {"meta_info": {**meta, "input_top_logprobs": [None]}}):
         with pytest.raises(ServerRefused, match="/generate"):
             run("sglang", ScoreAsk("m", [2, 20, 30, 40], (2, 3), 2, 0.0), [broken])
+
+
+def test_a_long_text_is_asked_position_by_position() -> None:
+    """The logits of a long prefill over a whole vocabulary are memory that no server sets aside."""
+    ids = list(range(1000, 1600))
+    generated = {"tokens": ["token_id:7"], "token_logprobs": [-0.1], "top_logprobs": [{"token_id:7": -0.1}]}
+    forced = {"tokens": ["token_id:1599"], "token_logprobs": [-9.5], "top_logprobs": [{"token_id:7": -0.1}]}
+    answers = [{"choices": [{"logprobs": one}]} for one in (generated, forced)]
+    posts, found = run("vllm", ScoreAsk("m", ids, (599,), 5, 1.0), answers)
+    assert [len(post.body["prompt"]) for post in posts] == [599, 599]  # type: ignore[arg-type]
+    assert all("prompt_logprobs" not in post.body and post.body["logprobs"] == 5 for post in posts)
+    assert posts[1].body["allowed_token_ids"] == [1599]
+    assert found == (Scored(position=599, true=1599, logprob=-9.5, top=(Candidate(7, -0.1),), chosen=7),)
+
+    meta = {"input_token_logprobs": [[-1.0, 1598, "a"], [-0.5, 1599, "b"]]}
+    meta["input_top_logprobs"] = [[[-1.0, 1598, "a"]], [[-0.5, 1599, "b"]]]
+    posts, found = run("sglang", ScoreAsk("m", ids, (599,), 5, 0.0), [{"meta_info": meta}])
+    assert posts[0].body["logprob_start_len"] == 598
+    assert (found[0].logprob, len(posts)) == (-0.5, 1)
+
+
+def test_tokens_without_their_ids_are_refused() -> None:
+    generated = {"tokens": [" the"], "token_logprobs": [-0.1], "top_logprobs": [{" the": -0.1}]}
+    with pytest.raises(ServerRefused, match="by its id"):
+        run("vllm", ScoreAsk("m", list(range(600)), (599,), 5, 0.0), [{"choices": [{"logprobs": generated}]}])

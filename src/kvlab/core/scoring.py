@@ -74,7 +74,7 @@ class Scores(ScorePart, frozen=True, kw_only=True):
     """Raises ServerRefused for an answer that does not hold what was asked for."""
     most_top: int
     """Likeliest tokens that it states at a position unless started otherwise."""
-    every_position: bool
-    """Whether all positions of a text cost no more than a few of them."""
+    whole: int
+    """Tokens up to which a text is scored in one request, so that more positions cost nothing; 0: none is."""
     seen_in: str
     """Which work of the engine its numbers come from, in a few words."""

@@ -46,6 +46,8 @@ _CHARACTERS = 6
 _BEFORE = 40
 """Tokens before a position that are kept as text, to read."""
 _SECONDS = 600.0
+_REFUSALS = (400, 404, 405, 422, 501)
+"""Statuses that refuse the kind of request, or its length, and say nothing of the server's health."""
 _ANSWER_BYTES = 512 << 20
 """Longest answer: 32k positions of 20 tokens take some 70 MB."""
 
@@ -126,7 +128,7 @@ def score_texts(side: Side) -> TextScores:
 
 
 async def _score_all(asker: _Asker, scores: Scores, side: Side) -> TextScores:
-    prepared = await _prepared(asker, side, scores.every_position)
+    prepared = await _prepared(asker, side, scores.whole)
     total, done, found = sum(len(at) for _, _, at in prepared), 0, []
 
     def settled(count: int) -> None:
@@ -149,14 +151,14 @@ async def _score_all(asker: _Asker, scores: Scores, side: Side) -> TextScores:
     )
 
 
-async def _prepared(asker: _Asker, side: Side, every: bool) -> list[tuple[texts.FixedText, list[int], tuple[int, ...]]]:
+async def _prepared(asker: _Asker, side: Side, whole: int) -> list[tuple[texts.FixedText, list[int], tuple[int, ...]]]:
     most = longest(side.options, side.context)
     prepared = []
     short = texts.short()
     for text in (*short, *texts.long(most * _CHARACTERS)):
         ids = (await asker.tokenizer.ids(text.text))[:most]
         if len(ids) >= SHORTEST:
-            prepared.append((text, ids, positions(len(ids), short=text in short, every=every)))
+            prepared.append((text, ids, positions(len(ids), short=text in short, every=len(ids) <= whole)))
     if not prepared:
         raise CannotRun(f"a context of {side.context} tokens has no room for any text to score; give more --context")
     return prepared
@@ -178,7 +180,6 @@ class _Asker:
         self.server = server
         self.tokenizer = Tokenizer(session, server, api)
         self._session = session
-        self._answered = False
 
     async def before(self, ids: Sequence[int], position: int) -> str:
         return await self.tokenizer.text(list(ids[max(0, position - _BEFORE) : position]))
@@ -206,9 +207,7 @@ class _Asker:
         if status != 200:
             said = without_secrets(server_message(content[:4096]) or "no message", self._session)
             refusal = f"{url} answered {status}: {said}"
-            # The first refusal is of the kind of request; a later one is a failure.
-            raise ServerRefused(refusal) if self._answered or status in (401, 403) else CannotRun(refusal)
-        self._answered = True
+            raise CannotRun(refusal) if status in _REFUSALS else ServerRefused(refusal)
         try:
             return msgspec.json.decode(content)
         except (msgspec.DecodeError, RecursionError):

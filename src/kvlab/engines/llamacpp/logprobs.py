@@ -70,6 +70,4 @@ def _next(answer: object) -> _Next:
     return steps[0]
 
 
-SCORES = Scores(
-    score=_score, most_top=_ASKED, every_position=False, seen_in="one decoding step after the cached beginning"
-)
+SCORES = Scores(score=_score, most_top=_ASKED, whole=0, seen_in="one decoding step after the cached beginning")

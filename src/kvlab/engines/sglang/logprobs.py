@@ -1,4 +1,7 @@
-"""SGLang scores a prompt in one request: `return_logprob` and `logprob_start_len` of POST /generate.
+"""SGLang scores a prompt from a token on: `return_logprob` and `logprob_start_len` of POST /generate.
+
+A short text is one request. Of a long one each position is asked for alone: the logits of all its tokens over the whole
+vocabulary would be memory that the server did not set aside, and the beginning is in the radix cache.
 
 Written from its documentation and not yet tried against a running SGLang. Entry i of `input_token_logprobs` is the
 prompt's token `logprob_start_len` + i, and the first has no log-probability where nothing stands before it.
@@ -14,6 +17,8 @@ from kvlab.core.scoring import Candidate, Post, ScoreAsk, Scored, Scores, Scorin
 
 _Stated = tuple[float | None, int, str | None]
 _MOST = 20
+_WHOLE = 512
+"""Tokens of a prompt that is scored whole."""
 
 
 class _Meta(msgspec.Struct):
@@ -26,6 +31,15 @@ class _Answer(msgspec.Struct):
 
 
 def _score(ask: ScoreAsk) -> Scoring:
+    if len(ask.ids) <= _WHOLE:
+        return (yield from _from_first(ask))
+    found: tuple[Scored, ...] = ()
+    for at in ask.positions:
+        found += yield from _from_first(ask._replace(positions=(at,)))
+    return found
+
+
+def _from_first(ask: ScoreAsk) -> Scoring:
     ids = ask.ids[: ask.positions[-1] + 1]
     start = max(0, ask.positions[0] - 1)  # so that the first entry, which may have no number, is none that counts
     body: dict[str, object] = {
@@ -58,4 +72,6 @@ def _meta(answer: object) -> _Meta:
         raise ServerRefused("/generate answered without the prompt's log-probabilities; is this SGLang?") from None
 
 
-SCORES = Scores(score=_score, most_top=_MOST, every_position=True, seen_in="the prefill of the whole text")
+SCORES = Scores(
+    score=_score, most_top=_MOST, whole=_WHOLE, seen_in="the prefill, which for long texts reads the cached beginning"
+)

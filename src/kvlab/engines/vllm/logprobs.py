@@ -1,8 +1,10 @@
-"""vLLM scores a whole prompt in one request: `prompt_logprobs` of POST /v1/completions.
+"""vLLM scores a short prompt whole, by `prompt_logprobs`, and a long one position by position, by `logprobs`.
 
-Each position states the likeliest tokens and the one of the prompt, whatever its rank. The prefix cache is not read for
-such a request. The server refuses more than its --max-logprobs (20 unless set). Probabilities are those before
-sampling, so a temperature shows only in the one token that is generated.
+`prompt_logprobs` makes the server hold the logits of every token of a prefill chunk over the whole vocabulary: 8,192
+tokens of a vocabulary of 262,144 in 32 bits are 8 GiB that its profiling run did not set aside. Up to `_WHOLE` tokens
+it is one cheap request; beyond, what one generated token shows at each position is asked for, which reads the cache as
+decoding does and costs little where the prefix cache is on. Both state probabilities before sampling, and at most
+--max-logprobs (20 unless set) of the likeliest tokens beside the one of the text, or the one that was taken.
 https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html
 """
 
@@ -15,6 +17,10 @@ from kvlab.core.scoring import Candidate, Post, ScoreAsk, Scored, Scores, Scorin
 
 _MOST = 20
 """--max-logprobs by default."""
+_WHOLE = 512
+"""Tokens of a prompt that is scored whole."""
+_PATH = "/v1/completions"
+_NAMED = "token_id:"
 
 
 class _Token(msgspec.Struct):
@@ -22,8 +28,15 @@ class _Token(msgspec.Struct):
     decoded_token: str | None = None
 
 
+class _Generated(msgspec.Struct):
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+
+
 class _Choice(msgspec.Struct):
-    prompt_logprobs: list[dict[str, _Token] | None]
+    prompt_logprobs: list[dict[str, _Token] | None] | None = None
+    logprobs: _Generated | None = None
 
 
 class _Answer(msgspec.Struct):
@@ -31,36 +44,72 @@ class _Answer(msgspec.Struct):
 
 
 def _score(ask: ScoreAsk) -> Scoring:
-    body: dict[str, object] = {
-        "model": ask.model,
-        "prompt": ask.ids[: ask.positions[-1] + 1],
-        "max_tokens": 1,
-        "temperature": ask.temperature,
-        "seed": 0,
-        "prompt_logprobs": ask.top,
-    }
-    stated = _stated((yield Post("/v1/completions", body, len(ask.positions))))
+    return _whole(ask) if len(ask.ids) <= _WHOLE else _by_position(ask)
+
+
+def _whole(ask: ScoreAsk) -> Scoring:
+    body = _body(ask, ask.ids[: ask.positions[-1] + 1]) | {"prompt_logprobs": ask.top}
+    stated = _choice((yield Post(_PATH, body, len(ask.positions)))).prompt_logprobs or []
     if len(stated) <= ask.positions[-1]:
-        raise ServerRefused("/v1/completions stated fewer log-probabilities than the prompt has tokens")
+        raise ServerRefused(f"{_PATH} stated fewer log-probabilities than the prompt has tokens; is this vLLM?")
     return tuple(_scored(at, ask.ids[at], stated[at], ask.top) for at in ask.positions)
 
 
 def _scored(at: int, true: int, stated: dict[str, _Token] | None, top: int) -> Scored:
     if stated is None or str(true) not in stated:
-        raise ServerRefused(f"/v1/completions states no log-probability of the prompt's token {at}; is this vLLM?")
+        raise ServerRefused(f"{_PATH} states no log-probability of the prompt's token {at}; is this vLLM?")
     tokens = (Candidate(int(name), token.logprob, token.decoded_token or "") for name, token in stated.items())
     ranked = sorted(tokens, key=lambda token: -token.logprob)
     return Scored(position=at, true=true, logprob=stated[str(true)].logprob, top=tuple(ranked[:top]))
 
 
-def _stated(answer: object) -> list[dict[str, _Token] | None]:
+def _by_position(ask: ScoreAsk) -> Scoring:
+    found = []
+    for at in ask.positions:
+        true = ask.ids[at]
+        body = _body(ask, ask.ids[:at]) | {"logprobs": ask.top, "return_tokens_as_token_ids": True}
+        taken, stated = _next(_choice((yield Post(_PATH, body, 1))))
+        logprob = stated.get(true)
+        if logprob is None:  # less likely than all that are stated: generated alone, it states its own
+            forced, only = _next(_choice((yield Post(_PATH, body | {"allowed_token_ids": [true]}))))
+            if forced != true:
+                raise ServerRefused(f"{_PATH} took another token than allowed_token_ids names; is this vLLM?")
+            logprob = only[true]
+        ranked = sorted((Candidate(token, value) for token, value in stated.items()), key=lambda token: -token.logprob)
+        found.append(Scored(position=at, true=true, logprob=logprob, top=tuple(ranked[: ask.top]), chosen=taken))
+    return tuple(found)
+
+
+def _next(choice: _Choice) -> tuple[int, dict[int, float]]:
+    """The token that was generated, and all that are stated with it."""
+    one = choice.logprobs
+    names = [] if one is None or len(one.tokens) != 1 else [one.tokens[0], *(one.top_logprobs[0] or {})]
+    if one is None or not names or not all(name.removeprefix(_NAMED).isdecimal() for name in names):
+        raise ServerRefused(f"{_PATH} did not answer with the log-probabilities of one token by its id; is this vLLM?")
+    stated = {int(name.removeprefix(_NAMED)): value for name, value in (one.top_logprobs[0] or {}).items()}
+    taken = int(names[0].removeprefix(_NAMED))
+    if one.token_logprobs[0] is not None:
+        stated[taken] = one.token_logprobs[0]
+    return taken, stated
+
+
+def _body(ask: ScoreAsk, prompt: list[int]) -> dict[str, object]:
+    return {"model": ask.model, "prompt": prompt, "max_tokens": 1, "temperature": ask.temperature, "seed": 0}
+
+
+def _choice(answer: object) -> _Choice:
     try:
         choices = msgspec.convert(answer, _Answer).choices
     except msgspec.ValidationError:
         choices = []
     if len(choices) != 1:
-        raise ServerRefused("/v1/completions answered without prompt_logprobs; is this a vLLM server?")
-    return choices[0].prompt_logprobs
+        raise ServerRefused(f"{_PATH} answered without log-probabilities; is this a vLLM server?")
+    return choices[0]
 
 
-SCORES = Scores(score=_score, most_top=_MOST, every_position=True, seen_in="the prefill of the whole text")
+SCORES = Scores(
+    score=_score,
+    most_top=_MOST,
+    whole=_WHOLE,
+    seen_in="the prefill of short texts, and one decoding step after the cached beginning of long ones",
+)
