@@ -70,11 +70,18 @@ def churn(value: Prefix) -> Drawing | None:
         return None
     names = [_SEEN, _LRU]
     colour = alt.Color("who:N", scale=alt.Scale(domain=names, range=[ARM_B, MUTED]), legend=untitled())
-    shape = alt.Shape("who:N", scale=alt.Scale(domain=names, range=["diamond", "circle"]), legend=untitled())
     x = alt.X("x:Q", title="tokens of all prefixes together", axis=alt.Axis(format=",.0f", tickCount=8))
     y = alt.Y("y:Q", title="found at the second visit", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
-    base = alt.Chart(data(rows)).encode(x=x, y=y, color=colour)
-    layers = [base.mark_line(strokeWidth=1.5), base.mark_point(filled=True, size=60, opacity=0.9).encode(shape=shape)]
+    # The simulation lies broad and pale below, so that both are seen where they agree.
+    below, above = (
+        alt.Chart(data([row for row in rows if row["who"] == who])).encode(x=x, y=y, color=colour)
+        for who in (_LRU, _SEEN)
+    )
+    layers: list[Any] = [
+        below.mark_line(strokeWidth=9, opacity=0.35),
+        above.mark_line(strokeWidth=1.5),
+        above.mark_point(filled=True, size=60, opacity=1, shape="diamond"),
+    ]
     if found.pool_tokens is not None:
         pool = alt.Chart(data([{"pool": found.pool_tokens}])).mark_rule(color=MUTED, strokeDash=[4, 3])
         layers.insert(0, pool.encode(x="pool:Q"))
