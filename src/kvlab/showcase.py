@@ -19,7 +19,8 @@ MODEL = "gemma-3-270m-q4_k_m.gguf"
 POOL_MIB = 72
 CONTEXT = 1024
 CLIENTS = 8
-REQUESTS, INPUT_TOKENS, OUTPUT_TOKENS = 24, 512, 48
+REQUESTS, INPUT_TOKENS, OUTPUT_TOKENS = 16, 512, 48
+BLOCKS = 2
 PREPARING = Step(0, 1, "assembling the model file")
 
 
@@ -51,6 +52,7 @@ def settings(model: Path) -> Settings:
         quality_concurrency=1,
         prefix_rounds=4,
         prefix_tokens=700,
+        blocks=BLOCKS,
     )
 
 
