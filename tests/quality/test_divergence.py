@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from math import exp, log
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -206,3 +207,26 @@ def test_positions_lie_in_the_text(tokens: int, short: bool, every: bool) -> Non
 
 def test_perplexity_and_probabilities_are_of_natural_logarithms() -> None:
     assert sum(exp(token.logprob) for token in scored({0: 0.25, 1: 0.75}).top) == pytest.approx(1)
+
+
+def test_tokens_taken_are_compared_where_they_are_shown() -> None:
+    """vLLM shows them in long texts only: here, from position 128 on."""
+
+    def hidden(scores: TextScores) -> TextScores:
+        texts = []
+        for text in scores.texts:
+            spots = [
+                spot
+                if spot.scored.position >= 128
+                else Spot(scored=msgspec.structs.replace(spot.scored, chosen=None), before="")
+                for spot in text.spots
+            ]
+            texts.append(msgspec.structs.replace(text, spots=tuple(spots)))
+        return msgspec.structs.replace(scores, texts=tuple(texts))
+
+    a, b = hidden(arm(0, 1)), hidden(arm(0, 3, taken=0.5))
+    found = judged(a, a, b)
+    assert found.verdict == "fail"
+    rows = {row.low: {figure.name: figure.b for figure in row.figures} for row in found.by_length}
+    assert rows[0]["token taken differs"] is None
+    assert rows[128]["token taken differs"] is not None

@@ -32,6 +32,7 @@ from kvlab.core.statistics import MINIMUM, bootstrap_interval
 from kvlab.gates._scoring import ScoredText, Spot, TextScores, score_texts, scores_of, span_of
 
 NAME, TITLE = "divergence", "Log-probabilities of fixed texts"
+_TAKEN = "token taken differs"
 BLOCK = 4
 """Neighbouring positions that are drawn together: they share most of what stands before them."""
 SHOWN = 12
@@ -54,7 +55,8 @@ class _Measure(NamedTuple):
 
     name: str
     unit: Literal["share", "nats"]
-    of: Callable[[Scored, Scored], float]
+    of: Callable[[Scored, Scored], float | None]
+    """None where a server does not show it."""
     same: float
     loss: float
 
@@ -70,9 +72,10 @@ def _judge(a_first: TextScores, a_second: TextScores, b: TextScores, rule: GateR
     measures = [
         _Measure("mean KL divergence", "nats", kl, rule.kl_same, rule.kl_loss),
         _Measure("likeliest token differs", "share", _flips, rule.flips_same, rule.flips_loss),
+        _Measure(_TAKEN, "share", _taken, rule.flips_same, rule.flips_loss),
     ]
-    if all(scored.chosen is not None for one in paired for scored in (one.a, one.again, one.b)):
-        measures.append(_Measure("token taken differs", "share", _taken, rule.flips_same, rule.flips_loss))
+    if not any(scored.chosen is not None for one in paired for scored in (one.a, one.again, one.b)):
+        measures.pop()
     figures = [_figure(measure, paired, rule.seed) for measure in measures]
     verdict = _verdict(measures, figures)
     perplexity = _perplexity(paired, rule.seed)
@@ -111,8 +114,8 @@ def _flips(p: Scored, q: Scored) -> float:
     return float(flips(p, q))
 
 
-def _taken(p: Scored, q: Scored) -> float:
-    return float(p.chosen != q.chosen)
+def _taken(p: Scored, q: Scored) -> float | None:
+    return None if p.chosen is None or q.chosen is None else float(p.chosen != q.chosen)
 
 
 def _lost(p: Scored, q: Scored) -> float:
@@ -126,9 +129,15 @@ def _figure(measure: _Measure, paired: Sequence[_Position], seed: int) -> Figure
         unit=measure.unit,
         a=_mean(paired, lambda one: measure.of(one.a, one.again), seed),
         b=_mean(paired, lambda one: measure.of(one.a, one.b), seed),
-        difference=_mean(paired, lambda one: measure.of(one.a, one.b) - measure.of(one.a, one.again), seed),
+        difference=_mean(paired, lambda one: _more(measure, one), seed),
         allowed=measure.loss,
     )
+
+
+def _more(measure: _Measure, one: _Position) -> float | None:
+    """B against A, less A against A."""
+    b, floor = measure.of(one.a, one.b), measure.of(one.a, one.again)
+    return None if b is None or floor is None else b - floor
 
 
 def _perplexity(paired: Sequence[_Position], seed: int) -> Figure:
@@ -142,14 +151,15 @@ def _exp(value: Interval | None) -> Interval | None:
     return None if value is None else Interval(exp(value.value), exp(value.low), exp(value.high))
 
 
-def _mean(paired: Sequence[_Position], of: Callable[[_Position], float], seed: int) -> Interval | None:
+def _mean(paired: Sequence[_Position], of: Callable[[_Position], float | None], seed: int) -> Interval | None:
     """Mean over blocks of neighbours, which are what is drawn; where blocks are too few, over positions."""
     blocks: dict[tuple[str, int, int], list[float]] = defaultdict(list)
     for one in paired:
-        blocks[one.block].append(of(one))
+        if (value := of(one)) is not None:
+            blocks[one.block].append(value)
     means = [sum(values) / len(values) for values in blocks.values()]
     if len(means) < MINIMUM["mean"]:
-        means = [of(one) for one in paired]
+        means = [value for values in blocks.values() for value in values]
     return bootstrap_interval(means, "mean", seed=seed)
 
 
@@ -170,7 +180,7 @@ def _because(verdict: PartVerdict, figures: Sequence[Figure], count: int, scores
     divergence, floor, flipped = kl_figure.b, kl_figure.a, flip_figure.b
     if divergence is None or floor is None or flipped is None or perplexity.b is None:
         return f"{count} positions are too few for an interval; give more --context"
-    taken = [figure.b for figure in figures if figure.name == "token taken differs" and figure.b is not None]
+    taken = [figure.b for figure in figures if figure.name == _TAKEN and figure.b is not None]
     text = (
         f"mean KL divergence {divergence.value:.2g} nats a token (95 % interval {divergence.low:.2g} to"
         f" {divergence.high:.2g}), A with itself {floor.value:.2g}; the likeliest token differs at"
