@@ -48,7 +48,7 @@ def test_a_running_server_beside_its_plan(llama_server: Server, gemma: Path, tmp
 
 
 def test_what_is_launched_is_stopped_and_checked(gemma: Path, tmp_path: Path) -> None:
-    ask = Ask(engine="llamacpp", context=256, parallel=1, engine_args=(("embedded", "true"),))
+    ask = Ask(engine="llamacpp", context=1024, parallel=1, engine_args=(("embedded", "true"),))
     settings = SweepSettings(
         source=str(gemma), ask=ask, search=SEARCH, objectives=(), input_tokens=8, output_tokens=2, warm_up=0
     )
@@ -56,5 +56,5 @@ def test_what_is_launched_is_stopped_and_checked(gemma: Path, tmp_path: Path) ->
     assert [one.load for one in found.points] == [1, 2]
     check = json.loads((tmp_path / "lab" / "check.json").read_text())
     assert {row["verdict"] for row in check["rows"]} == {"agrees"}
-    with pytest.raises(BadInput, match="do not fit the 256"):
-        kvlab.sweep(SweepSettings(source=str(gemma), ask=ask, search=SEARCH, output_tokens=400), tmp_path / "other")
+    with pytest.raises(BadInput, match="do not fit the 1,024"):
+        kvlab.sweep(SweepSettings(source=str(gemma), ask=ask, search=SEARCH, output_tokens=600), tmp_path / "other")
