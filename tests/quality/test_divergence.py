@@ -189,6 +189,15 @@ def test_losses_that_grow_with_the_context_show_in_its_rows() -> None:
     assert rows[512].low > 0
 
 
+def test_rows_by_length_are_of_the_documents_that_run_through_all_lengths() -> None:
+    """Short texts would fill the first rows with harder tokens."""
+    whole = arm(0, 1)
+    texts = [msgspec.structs.replace(text, long=i < 4) for i, text in enumerate(whole.texts)]
+    a = msgspec.structs.replace(whole, texts=tuple(texts))
+    found = judged(a, a, a)
+    assert sum(row.count for row in found.by_length) * 2 == sum(len(text.spots) for text in a.texts)
+
+
 def test_positions_are_spread_over_every_span() -> None:
     found = positions(2000, short=False, every=False)
     assert len(found) == len(set(found)) == 4 * 6

@@ -14,7 +14,8 @@ from kvlab import engines
 from kvlab.core.errors import ServerRefused
 from kvlab.core.scoring import Candidate, NoScores, Post, ScoreAsk, Scored, Scores
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "quality" / "vllm-prompt-logprobs.json").read_text())
+FOLDER = Path(__file__).parents[1] / "golden" / "quality"
+GOLDEN = json.loads((FOLDER / "vllm-prompt-logprobs.json").read_text())
 IDS: list[int] = GOLDEN["ids"]
 ALL = tuple(range(1, len(IDS)))
 
@@ -142,6 +143,21 @@ def test_a_long_text_is_asked_position_by_position() -> None:
     posts, found = run("sglang", ScoreAsk("m", ids, (599,), 5, 0.0), [{"meta_info": meta}])
     assert posts[0].body["logprob_start_len"] == 598
     assert (found[0].logprob, len(posts)) == (-0.5, 1)
+
+
+def test_vllm_states_the_same_of_a_prompt_and_of_a_generated_token() -> None:
+    """Two ways to ask the same server for the same positions; at two of them the text's token had to be forced."""
+    recorded = json.loads((FOLDER / "vllm-logprobs-by-position.json").read_text())
+    at = tuple(recorded["positions"])
+    filler = [0] * 600  # what follows the last position makes the text long, and is not sent
+    posts, one_by_one = run("vllm", ScoreAsk("m", IDS + filler, at, 20, 0.0), recorded["answers"])
+    _, whole = run("vllm", ScoreAsk("m", IDS, at, 5, 0.0), [GOLDEN["vllm"]])
+    assert [post.body["prompt"] for post in posts if post.scores] == [IDS[:n] for n in at]
+    assert len(posts) == 7
+    for left, right in zip(one_by_one, whole, strict=True):
+        assert left.logprob == pytest.approx(right.logprob, abs=1e-6)
+        assert [token.id for token in left.top[:1]] == [token.id for token in right.top[:1]]
+        assert left.chosen == left.top[0].id
 
 
 def test_tokens_without_their_ids_are_refused() -> None:

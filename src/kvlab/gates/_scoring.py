@@ -66,6 +66,8 @@ class ScoredText(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     tokens: int
     tokens_hash: str
+    long: bool = False
+    """Whether it runs through all context lengths."""
     spots: tuple[Spot, ...]
 
 
@@ -141,7 +143,16 @@ async def _score_all(asker: _Asker, scores: Scores, side: Side) -> TextScores:
         scored = await asker.run(scores.score(ask), settled)
         spots = [Spot(scored=one, before=await asker.before(ids, one.position)) for one in scored]
         digest = hashlib.sha256(msgspec.json.encode(ids)).hexdigest()[:16]
-        found.append(ScoredText(id=text.id, kind=text.kind, tokens=len(ids), tokens_hash=digest, spots=tuple(spots)))
+        found.append(
+            ScoredText(
+                id=text.id,
+                kind=text.kind,
+                tokens=len(ids),
+                tokens_hash=digest,
+                long=text.kind in texts.LONG,
+                spots=tuple(spots),
+            )
+        )
     return TextScores(
         engine=side.engine or "",
         seen_in=scores.seen_in,

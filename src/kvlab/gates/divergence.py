@@ -43,6 +43,7 @@ class _Position(NamedTuple):
     """One position as the three servers scored it; `block` names the neighbours that it is drawn with."""
 
     text: str
+    long: bool
     block: tuple[str, int, int]
     before: str
     a: Scored
@@ -106,7 +107,7 @@ def _paired(a_first: TextScores, a_second: TextScores, b: TextScores) -> list[_P
             low, _ = span_of(spot.scored.position)
             block = (text.id, low, len(of_span[low]) // BLOCK)
             of_span[low].append(spot)
-            found.append(_Position(text.id, block, spot.before, spot.scored, second.scored, third.scored))
+            found.append(_Position(text.id, text.long, block, spot.before, spot.scored, second.scored, third.scored))
     return found
 
 
@@ -195,8 +196,10 @@ def _because(verdict: PartVerdict, figures: Sequence[Figure], count: int, scores
 
 
 def _by_length(measures: Sequence[_Measure], paired: Sequence[_Position], seed: int) -> tuple[LengthRow, ...]:
+    """Of the documents that run through all lengths alone: short texts are harder to predict, and end early."""
     spans: dict[tuple[int, int], list[_Position]] = defaultdict(list)
-    for one in paired:
+    through = [one for one in paired if one.long]
+    for one in through or paired:
         spans[span_of(one.a.position)].append(one)
     rows = []
     for (low, high), within in sorted(spans.items()):

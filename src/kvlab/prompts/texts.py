@@ -21,6 +21,10 @@ class FixedText(msgspec.Struct, frozen=True):
     text: str
 
 
+LONG = ("harbour log", "program", "inventory", "interview")
+"""Kinds of the long documents."""
+
+
 def short() -> tuple[FixedText, ...]:
     """The short texts, of 100 to 400 tokens."""
     lines = resources.files(__package__).joinpath("texts.jsonl").read_bytes().splitlines()
@@ -29,10 +33,10 @@ def short() -> tuple[FixedText, ...]:
 
 def long(characters: int) -> tuple[FixedText, ...]:
     """Four documents of at least so many characters each."""
-    makers = {"harbour log": _log, "program": _program, "inventory": _inventory, "interview": _interview}
+    makers = (_log, _program, _inventory, _interview)
     return tuple(
         FixedText(kind.replace(" ", "-"), kind, _filled(make(random.Random(f"kvlab {kind}")), characters))
-        for kind, make in makers.items()
+        for kind, make in zip(LONG, makers, strict=True)
     )
 
 
