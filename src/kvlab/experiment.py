@@ -21,8 +21,8 @@ from kvlab.core.record import Look, Record
 from kvlab.lab import Lab
 from kvlab.launch import DYING_SECONDS, Server, start
 from kvlab.load.bench import BenchSpec, Prepared, prepare
-from kvlab.load.spec import LoadSpec, Progress
-from kvlab.measuring import Placed, measured
+from kvlab.load.spec import Progress
+from kvlab.measuring import Placed, load_spec, measured
 from kvlab.observe import read_log
 from kvlab.preflight import check_settings, room_for_prefix
 from kvlab.reasons import checked
@@ -106,7 +106,7 @@ class Experiment:
         settings, load = self.settings, self.settings.load
         return BenchSpec(
             dataset=settings.dataset,
-            load=LoadSpec(concurrency=load.concurrency, rate=load.rate, seed=load.seed),
+            load=load_spec(load),
             num_prompts=load.prompts,
             engine=self.plans["a"].engine.name,
             warm_up=settings.warm_up,

@@ -10,12 +10,12 @@ import msgspec
 from kvlab import engines
 from kvlab.core.measure import MetricSample, PoolUse, RequestRow
 from kvlab.core.plan import Plan
-from kvlab.core.record import Run, RunRow
+from kvlab.core.record import Load, Run, RunRow
 from kvlab.lab import Lab
 from kvlab.launch import DYING_SECONDS, Server
 from kvlab.load.bench import BenchResult, BenchSpec, Prepared, result_file, save
 from kvlab.load.runner import run_load
-from kvlab.load.spec import Progress
+from kvlab.load.spec import LoadSpec, Progress
 
 
 class Placed(NamedTuple):
@@ -24,6 +24,12 @@ class Placed(NamedTuple):
     block: int
     arm: Literal["a", "b"]
     folder: str
+
+
+def load_spec(load: Load) -> LoadSpec:
+    """How a recorded load is sent: in a closed loop, at a rate, or, with neither, at the data set's own times."""
+    own = load.concurrency is None and load.rate is None
+    return LoadSpec(concurrency=load.concurrency, rate=load.rate, arrivals=() if own else None, seed=load.seed)
 
 
 def measured(
@@ -42,7 +48,7 @@ def measured(
     result = run_load(
         server.url,
         ready.prompts,
-        spec.load,
+        ready.load(spec.load),
         warm_up=ready.warm_up,
         metrics=engines.metric_map(server.command.engine),
         progress=progress,

@@ -12,7 +12,9 @@ from kvlab import engines
 from kvlab.core.errors import BadInput, EngineFailed
 from kvlab.core.plan import Ask, Plan
 from kvlab.core.units import MIB, gib
-from kvlab.load.datasets import PromptsFile, SharedPrefix, read_prompts
+from kvlab.load import sets
+from kvlab.load.datasets import RandomTokens, SharedPrefix
+from kvlab.load.making import Wanted
 from kvlab.planning import WEIGHT_FILES
 from kvlab.settings import Settings
 from kvlab.sharing import QUESTION_TOKENS
@@ -188,16 +190,15 @@ def _check_prompts(settings: Settings) -> None:
 
     if settings.quality_tokens is not None:
         prompts.load(None if settings.quality_prompts is None else Path(settings.quality_prompts))
-    if isinstance(settings.dataset, PromptsFile):
-        read_prompts(Path(settings.dataset.path), settings.dataset.output_tokens, "completions")
+    # A file that cannot be read, or that holds fewer requests, is found before anything starts.
+    sets.maker(settings.dataset).draft(
+        settings.dataset, Wanted(settings.load.prompts, settings.load.seed, "completions")
+    )
 
 
 def _tokens_per_request(settings: Settings) -> int | None:
     """Tokens of the longest request; None for prompts that only the engine's tokenizer can count."""
     dataset = settings.dataset
-    if isinstance(dataset, PromptsFile):
-        return None
-    prompt = (
-        dataset.prefix_tokens + dataset.suffix_tokens if isinstance(dataset, SharedPrefix) else dataset.input_tokens
-    )
-    return prompt + dataset.output_tokens
+    if isinstance(dataset, SharedPrefix):
+        return dataset.prefix_tokens + dataset.suffix_tokens + dataset.output_tokens
+    return dataset.input_tokens + dataset.output_tokens if isinstance(dataset, RandomTokens) else None

@@ -16,9 +16,9 @@ from kvlab.freezing import sent_hash
 from kvlab.lab import Lab
 from kvlab.launch import DYING_SECONDS, Server, start
 from kvlab.load.bench import BenchSpec, Prepared, prepare
-from kvlab.load.spec import LoadSpec, Progress
+from kvlab.load.spec import Progress
 from kvlab.lockfile import Lock, LockedQuality
-from kvlab.measuring import Placed, measured
+from kvlab.measuring import Placed, load_spec, measured
 from kvlab.observe import read_log
 from kvlab.reasons import checked
 from kvlab.refit import Refit
@@ -108,7 +108,7 @@ class Session:
         assert self._again.dataset is not None
         spec = BenchSpec(
             dataset=self._again.dataset,
-            load=LoadSpec(concurrency=locked.load.concurrency, rate=locked.load.rate, seed=locked.load.seed),
+            load=load_spec(locked.load),
             num_prompts=locked.load.prompts,
             engine=self._again.plan.engine.name,
             warm_up=locked.warm_up,

@@ -10,7 +10,7 @@ import msgspec
 from kvlab.core.model import Kind
 from kvlab.core.plan import ContextLine, Flag, Plan
 from kvlab.core.quality import Divergence
-from kvlab.core.record import Ab, Record
+from kvlab.core.record import Ab, Forecast, Record
 from kvlab.core.units import size
 from kvlab.reporting import planned, words
 
@@ -218,3 +218,20 @@ def flags(ab: Ab) -> dict[str, list[Flag]]:
 def blocks(record: Record) -> str:
     """The order in which the arms ran: "A B B A"."""
     return " ".join(run.arm.upper() for run in record.runs)
+
+
+def foretold(row: Forecast) -> str:
+    """The range of a forecast: "4 requests", "61.0 to 85.4 %", "yes"."""
+    ends = list(dict.fromkeys(_of_forecast(row, end) for end in (row.low, row.high)))
+    return " to ".join(ends) if row.unit != "yes or no" or len(ends) == 1 else "either"
+
+
+def foretold_seen(row: Forecast) -> str:
+    """What was then seen of it."""
+    return words.ABSENT if row.seen is None else _of_forecast(row, row.seen)
+
+
+def _of_forecast(row: Forecast, value: float) -> str:
+    if row.unit == "yes or no":
+        return "yes" if value else "no"
+    return words.share(value) if row.unit == "share" else words.number(value)

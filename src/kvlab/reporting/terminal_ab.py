@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from kvlab.core.record import Ab, Arm, Design, Forecast
-from kvlab.reporting import planned, words
+from kvlab.reporting import planned, sections, words
 from kvlab.reporting.terminal import comparison, prefix, quality
 from kvlab.reporting.terminal_parts import bullets, facts, heading, left, right, table, verdict_line
 
@@ -66,8 +66,8 @@ def _forecast(value: Ab) -> RenderableType:
         body.add_row(
             Text(row.arm.upper()),
             Text(words.label(row.name)),
-            Text(words.foretold(row)),
-            Text(words.foretold_seen(row)),
+            Text(sections.foretold(row)),
+            Text(sections.foretold_seen(row)),
             Text(score(row)),
         )
     return body

@@ -12,7 +12,7 @@ from kvlab.core.check import Check, CheckRow, Reason
 from kvlab.core.performance import USELESS
 from kvlab.core.plan import EngineId
 from kvlab.core.quality import Interval
-from kvlab.core.record import Forecast, PoolPeak
+from kvlab.core.record import PoolPeak
 from kvlab.core.remarks import FULL
 from kvlab.core.units import counted as counted
 from kvlab.core.units import seconds, size
@@ -153,23 +153,6 @@ def requests(count: float) -> str:
 def times(count: float) -> str:
     """How often something fits, "4.10x"."""
     return f"{requests(count)}x"
-
-
-def foretold(row: Forecast) -> str:
-    """The range of a forecast: "4 requests", "61.0 to 85.4 %", "yes"."""
-    ends = list(dict.fromkeys(_of_forecast(row, end) for end in (row.low, row.high)))
-    return " to ".join(ends) if row.unit != "yes or no" or len(ends) == 1 else "either"
-
-
-def foretold_seen(row: Forecast) -> str:
-    """What was then seen of it."""
-    return ABSENT if row.seen is None else _of_forecast(row, row.seen)
-
-
-def _of_forecast(row: Forecast, value: float) -> str:
-    if row.unit == "yes or no":
-        return "yes" if value else "no"
-    return share(value) if row.unit == "share" else number(value)
 
 
 def signed(verdict: str) -> str:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvlab.cli import loading
 from kvlab.cli.asking import add_arguments, arms
 from kvlab.cli.command import Answer, Command, count, positive, tokens
 from kvlab.core.errors import BadInput
@@ -46,12 +47,37 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--against-itself", action="store_true", help="arm B is arm A again: the noise of this machine under this load"
     )
     load = parser.add_argument_group("load")
-    load.add_argument("--prompts", metavar="FILE", help="prompts to send (default: random tokens)")
+    load.add_argument(
+        "--dataset", choices=loading.SETS, help="what to send (default: random, or prompts with --prompts)"
+    )
+    load.add_argument(
+        "--prompts",
+        "--dataset-path",
+        dest="dataset_path",
+        metavar="FILE",
+        help="the file of --dataset prompts, sharegpt, log or trace (default: none)",
+    )
+    load.add_argument("--format", help="the format of a log or trace (default: as its lines tell)")
+    load.add_argument(
+        "--shared-tokens",
+        type=tokens("--shared-tokens"),
+        default=256,
+        help="tokens at the start of the prompts that --dataset shared-prefix repeats (default: 256)",
+    )
+    load.add_argument("--prefixes", type=count, default=1, help="different shared prefixes (default: 1)")
+    load.add_argument(
+        "--scale-time", type=positive, default=1.0, metavar="X", help="times a trace's arrival times (default: 1)"
+    )
+    load.add_argument(
+        "--scale-tokens", type=positive, default=1.0, metavar="X", help="times a trace's lengths (default: 1)"
+    )
     load.add_argument("--num-prompts", type=count, default=32, help="requests in every run (default: 32)")
     load.add_argument("--input-tokens", type=tokens("--input-tokens"), default=512, help="(default: 512)")
     load.add_argument("--output-tokens", type=tokens("--output-tokens"), default=64, help="(default: 64)")
     load.add_argument("--concurrency", type=count, help="closed loop: requests in flight (default: 8)")
-    load.add_argument("--rate", type=positive, help="open loop: requests a second (default: closed loop)")
+    load.add_argument(
+        "--rate", type=positive, help="open loop: requests a second (default: closed loop, a trace's times)"
+    )
     load.add_argument("--seed", type=int, default=0, help="of prompts and arrivals (default: 0)")
     load.add_argument(
         "--warm-up",
@@ -109,27 +135,27 @@ def _resumed(options: argparse.Namespace) -> Settings:
 
 def _settings(options: argparse.Namespace) -> Settings:
     from kvlab.core.record import Load
-    from kvlab.load.datasets import Dataset, PromptsFile, RandomTokens
     from kvlab.request import suited
     from kvlab.settings import MOST_BLOCKS, Settings
 
     if options.source is None:
         raise BadInput("ab needs a source (a Hub id, a folder, a config.json or a .gguf file), or --resume LAB")
-    in_flight = options.concurrency if options.rate or options.concurrency else 8
+    timed = options.dataset in ("log", "trace") and options.rate is None and options.concurrency is None
+    in_flight = None if timed else options.concurrency if options.rate or options.concurrency else 8
     kind = "gguf" if options.source.lower().endswith(".gguf") else ""
     a, b = (suited(arm, kind) for arm in arms(options))
-    dataset: Dataset = RandomTokens(input_tokens=options.input_tokens, output_tokens=options.output_tokens)
-    if options.prompts is not None:
-        dataset = PromptsFile(path=options.prompts, output_tokens=options.output_tokens)
+    wanted = {**vars(options), "prefix_tokens": options.shared_tokens, "turns": "first", "history": "server"}
+    dataset = loading.dataset(argparse.Namespace(**wanted))
+    file = options.dataset_path
     return Settings(
         title=f"{options.source}: A against B on {a.engine}",
         source=options.source,
         a=a,
         b=b,
         load=Load(
-            dataset="random" if options.prompts is None else Path(options.prompts).name,
+            dataset=(options.dataset or "random") if file is None else Path(file).name,
             prompts=options.num_prompts,
-            input_tokens=options.input_tokens if options.prompts is None else None,
+            input_tokens=options.input_tokens if file is None else None,
             output_tokens=options.output_tokens,
             concurrency=in_flight,
             rate=options.rate,
