@@ -8,7 +8,7 @@ from math import exp, log
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import entropy
 
@@ -54,6 +54,7 @@ def two_distributions(draw: st.DrawFn) -> tuple[list[float], list[float]]:
     return [x / sum(one) for x in one], [x / sum(two) for x in two]
 
 
+@settings(deadline=None)
 @given(two_distributions(), st.integers(1, 60))
 def test_the_divergence_is_never_above_that_of_the_whole_distributions(
     pair: tuple[list[float], list[float]], top: int
@@ -65,6 +66,7 @@ def test_the_divergence_is_never_above_that_of_the_whole_distributions(
         assert found == pytest.approx(float(entropy(p, q)), abs=1e-4)
 
 
+@settings(deadline=None)
 @given(two_distributions())
 def test_a_distribution_does_not_diverge_from_itself(pair: tuple[list[float], list[float]]) -> None:
     p = scored(dict(enumerate(pair[0])), top=5)
@@ -207,6 +209,7 @@ def test_positions_are_spread_over_every_span() -> None:
     assert len(positions(100_000, short=False, every=True)) == 10 * 64  # 0, 128, 512, 1k, 2k ... 64k
 
 
+@settings(deadline=None)
 @given(st.integers(32, 300_000), st.booleans(), st.booleans())
 def test_positions_lie_in_the_text(tokens: int, short: bool, every: bool) -> None:
     found = positions(tokens, short=short, every=every)

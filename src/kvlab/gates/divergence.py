@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from math import exp
 from typing import Literal, NamedTuple
 
@@ -29,7 +30,7 @@ from kvlab.core.gate import (
 from kvlab.core.interval import Interval
 from kvlab.core.scoring import Scored
 from kvlab.core.statistics import MINIMUM, bootstrap_interval
-from kvlab.gates._scoring import ScoredText, Spot, TextScores, score_texts, scores_of, span_of
+from kvlab.gates._scoring import ScoredText, TextScores, score_texts, scores_of, span_of
 
 NAME, TITLE = "divergence", "Log-probabilities of fixed texts"
 _TAKEN = "token taken differs"
@@ -40,11 +41,10 @@ SHOWN = 12
 
 
 class _Position(NamedTuple):
-    """One position as the three servers scored it; `block` names the neighbours that it is drawn with."""
+    """One position as the three servers scored it."""
 
     text: str
     long: bool
-    block: tuple[str, int, int]
     before: str
     a: Scored
     again: Scored
@@ -100,14 +100,10 @@ def _tokens(texts: Sequence[ScoredText]) -> list[tuple[str, str, tuple[int, ...]
 
 
 def _paired(a_first: TextScores, a_second: TextScores, b: TextScores) -> list[_Position]:
-    found: list[_Position] = []
+    found = []
     for text, again, other in zip(a_first.texts, a_second.texts, b.texts, strict=True):
-        of_span: dict[int, list[Spot]] = defaultdict(list)
         for spot, second, third in zip(text.spots, again.spots, other.spots, strict=True):
-            low, _ = span_of(spot.scored.position)
-            block = (text.id, low, len(of_span[low]) // BLOCK)
-            of_span[low].append(spot)
-            found.append(_Position(text.id, text.long, block, spot.before, spot.scored, second.scored, third.scored))
+            found.append(_Position(text.id, text.long, spot.before, spot.scored, second.scored, third.scored))
     return found
 
 
@@ -154,14 +150,21 @@ def _exp(value: Interval | None) -> Interval | None:
 
 def _mean(paired: Sequence[_Position], of: Callable[[_Position], float | None], seed: int) -> Interval | None:
     """Mean over blocks of neighbours, which are what is drawn; where blocks are too few, over positions."""
-    blocks: dict[tuple[str, int, int], list[float]] = defaultdict(list)
+    by_text: dict[str, list[float]] = defaultdict(list)
     for one in paired:
         if (value := of(one)) is not None:
-            blocks[one.block].append(value)
-    means = [sum(values) / len(values) for values in blocks.values()]
+            by_text[one.text].append(value)
+    means = [sum(block) / len(block) for values in by_text.values() for block in _blocks(values)]
     if len(means) < MINIMUM["mean"]:
-        means = [value for values in blocks.values() for value in values]
+        means = [value for values in by_text.values() for value in values]
     return bootstrap_interval(means, "mean", seed=seed)
+
+
+def _blocks(values: Sequence[float]) -> list[Sequence[float]]:
+    """Neighbours, at most `BLOCK` together, in blocks as even as can be."""
+    count = -(-len(values) // BLOCK)
+    edges = [len(values) * at // count for at in range(count + 1)]
+    return [values[low:high] for low, high in pairwise(edges)]
 
 
 def _verdict(measures: Sequence[_Measure], figures: Sequence[Figure]) -> PartVerdict:
