@@ -88,7 +88,8 @@ def test_a_gate_without_the_agreement_part_has_a_page_too() -> None:
     [
         (0.0, "nats", False, "0"),
         (0.0123, "nats", False, "0.012"),
-        (1.53, "nats", True, "+1.53"),
+        (1.53, "nats", True, "+1.5"),
+        (0.09989, "nats", False, "0.1"),
         (0.00004, "nats", True, "+4e-05"),
         (0.031, "share", False, "3.1"),
         (-0.0001, "share", True, "0.0"),

@@ -28,7 +28,7 @@ from kvlab.core.gate import (
     Side,
 )
 from kvlab.core.interval import Interval
-from kvlab.core.scoring import Scored
+from kvlab.core.scoring import Candidate, Scored
 from kvlab.core.statistics import MINIMUM, bootstrap_interval
 from kvlab.gates._scoring import ScoredText, TextScores, score_texts, scores_of, span_of
 
@@ -231,8 +231,13 @@ def _examples(paired: Sequence[_Position]) -> tuple[Example, ...]:
 
 
 def _expected(scored: Scored) -> str:
-    """The likeliest tokens with their probabilities: '" the" 41 %, " a" 12 %'."""
-    return ", ".join(f'"{token.text}" {exp(token.logprob) * 100:.0f} %' for token in scored.top[:3])
+    """The likeliest tokens with their probabilities, as in ' the' 41 %, ' a' 12 %."""
+    return ", ".join(f"{_named(token)} {exp(token.logprob) * 100:.0f} %" for token in scored.top[:3])
+
+
+def _named(token: Candidate) -> str:
+    """A token's text with what cannot be seen written out; its id where the engine gave no text."""
+    return repr(token.text) if token.text else f"token {token.id}"
 
 
 def _lacks(engine: str | None, options: GateOptions) -> str | None:

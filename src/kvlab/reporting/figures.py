@@ -19,7 +19,7 @@ def one(value: float, unit: str, *, signed: bool = False) -> str:
     elif unit == "ratio":
         text = f"{value:{sign}.3f}"
     else:
-        text = f"{value:{sign}.2g}" if abs(value) < 0.0995 else f"{value:{sign},.4g}"
+        text = f"{value:{sign}.2g}" if abs(value) < 10 else f"{value:{sign},.4g}"
     return text.lstrip("+-") if text.strip("+-0.") == "" else text
 
 
