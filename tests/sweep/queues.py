@@ -66,7 +66,8 @@ def _row(index: int, sent: float, start: float, service: float) -> RequestRow:
 
 def sweep(queue: Queue, search: Search, objectives: tuple[Objective, ...], seed: int) -> tuple[list[SweepPoint], Stop]:
     """The whole search on a queue, as the command runs it on a server."""
-    terms, rounds = Terms(search, objectives), {}
+    terms = Terms(search, objectives)
+    rounds: dict[float, list[Round]] = {}
     points: dict[float, SweepPoint] = {}
     while True:
         step = following(search, [seen(one) for one in points.values()])

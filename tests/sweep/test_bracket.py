@@ -61,7 +61,7 @@ def test_a_rate_is_bracketed_as_narrowly(limit: float, precision: float) -> None
 
 
 def test_loads_double_until_the_objective_fails_then_halve_the_gap() -> None:
-    seen = []
+    seen: list[Seen] = []
     search = Search(over="concurrency", precision=0.01)
     while isinstance(step := following(search, seen), Next):
         seen.append(Seen(step.load, 1, "meets" if step.load <= 11 else "fails", min(step.load, 8.0)))

@@ -55,7 +55,8 @@ def settings(url: str, **changes: Any) -> SweepSettings:
 @pytest.fixture(scope="module")
 def swept(server: Places, tmp_path_factory: pytest.TempPathFactory) -> tuple[Sweep, Path, list[Step], list[str]]:
     """A finished sweep, its lab, the steps that it told, and the prompts that the server got."""
-    lab, steps = tmp_path_factory.mktemp("sweeps") / "lab", []
+    lab = tmp_path_factory.mktemp("sweeps") / "lab"
+    steps: list[Step] = []
     before = len(server.prompts)
     found = kvlab.sweep(
         settings(server.url, price_per_hour=3.0), lab, report=lab.with_name("report"), on_step=steps.append

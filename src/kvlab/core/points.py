@@ -18,8 +18,10 @@ from kvlab.core.sweep import Estimate, Goodput, Over, Spread, SweepPoint
 SUSPECT_HITS = 0.1
 """Share of prompt tokens from the prefix cache from which fresh prompts must have been sent before."""
 NEAR = 0.5
-"""A request that took more than this share of a limit came near it. On an M/M/1 queue where 92 % meet the limit, 3 of 80
-searches call the load safe with 0.5, and 26 of 80 with 0.75; the price is more requests."""
+"""A request that took more than this share of a limit came near it.
+
+On an M/M/1 queue where 92 % meet the limit, 3 of 80 searches call the load safe with 0.5, and 26 of 80 with 0.75; the
+price is more requests."""
 _TURNS = 3
 """An open loop's steady time should be this many requests long, or its first ones are most of it."""
 
