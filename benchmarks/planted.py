@@ -29,7 +29,9 @@ REQUESTS, INPUT, OUTPUT = 12, 64, 24
 
 def settings(model: Path, slower: float, blocks: int, seed: int) -> Settings:
     """One experiment of short requests, one at a time, so that what is planted is what a client sees."""
-    arm = Ask(engine="llamacpp", context=512, parallel=1, kv_dtype="f16", engine_args=(("cache-ram", "0"),))
+    arm = Ask(
+        engine="llamacpp", context=512, parallel=1, kv_dtype="f16", engine_args=(("cache-ram", "0"), ("threads", "1"))
+    )
     named = [
         msgspec.structs.replace(arm, engine_args=(*arm.engine_args, ("alias", f"slow-{factor:.2f}")))
         for factor in (1.0, 1.0 + slower)
@@ -68,6 +70,8 @@ def wrapper(folder: Path) -> Path:
 
 def report(what: str, records: list[Record]) -> None:
     """The verdicts of one kind of experiment."""
+    if not records:
+        return
     codes = Counter(record.ab.verdict.code for record in records if record.ab)
     designs = [record.ab.design for record in records if record.ab and record.ab.design]
     shares = sorted(design.requests / (design.requests + design.requests_saved) for design in designs)
