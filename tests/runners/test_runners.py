@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from kvlab import external
+from kvlab.cli import main
 from kvlab.core.errors import BadInput, EngineFailed
 from kvlab.core.runner import Task
 from kvlab.load.compare import compare
@@ -216,6 +217,18 @@ def test_options_that_others_lack_are_not_dropped(program: Program) -> None:
     done = subprocess.run((*command, "--prompts", "p.jsonl"), capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "is kvlab's own and not passed on to vllm bench serve" in done.stderr
+
+
+def test_what_is_not_asked_for_has_the_defaults_of_kvlab_bench(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted, output = tmp_path / "noted", tmp_path / "result.json"
+    path = program("vllm", leaves("vllm", noted))
+    monkeypatch.setattr(external, "aim", lambda url, model: (url, "mock"))
+    words = ["bench", "http://127.0.0.1:9", "--runner", "vllm", "--runner-bin", str(path), "-o", str(output), "--json"]
+    assert main(words) == 0
+    said = " ".join(json.loads(noted.read_text())[0])
+    assert "--random-input-len 1024 --random-output-len 128 --num-prompts 64 --max-concurrency 8" in said
 
 
 def test_an_interrupted_run_leaves_nothing(program: Program, tmp_path: Path) -> None:

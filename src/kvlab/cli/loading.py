@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 SETS = ("random", "shared-prefix", "prompts", "sharegpt", "log", "trace")
 _FILES = ("prompts", "sharegpt", "log", "trace")
-_TOKENS = 128
+PROMPTS, CONCURRENCY, ANSWER_TOKENS = 64, 8, 128
+"""What is sent where neither an option nor a file says it."""
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
@@ -159,7 +160,7 @@ def dataset(options: argparse.Namespace) -> Dataset:
     if name not in _FILES and path is not None:
         raise BadInput(f"--dataset {name} takes no file; give --dataset {', '.join(_FILES[:-1])} or {_FILES[-1]}")
     output = options.output_tokens
-    fixed = output or _TOKENS
+    fixed = output or ANSWER_TOKENS
     if name == "prompts":
         return datasets.PromptsFile(path=path, output_tokens=fixed)
     if name == "sharegpt":
@@ -196,7 +197,7 @@ def load(options: argparse.Namespace, concurrency: int | None) -> LoadSpec:
     timed = options.dataset in ("log", "trace") and concurrency is None and options.rate is None and ramp is None
     closed = options.rate is None and ramp is None and not timed
     return LoadSpec(
-        concurrency=(concurrency or 8) if closed else concurrency,
+        concurrency=(concurrency or CONCURRENCY) if closed else concurrency,
         rate=options.rate,
         burstiness=options.burstiness,
         ramp=ramp,

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvlab.cli import loading
 from kvlab.cli.command import Answer
 from kvlab.core.errors import BadInput
 
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> Answer:
 
     found = runner(options.runner)
     _only_shared(options, found.title)
-    concurrencies = options.concurrency or ((8,) if options.rate is None else ())
+    concurrencies = options.concurrency or ((loading.CONCURRENCY,) if options.rate is None else ())
     output = Path(options.output or time.strftime("kvlab-bench-%Y%m%d-%H%M%S.json"))
     store.check_target(output)
     external.find(found, options.runner_bin)  # before the server is asked
@@ -52,9 +53,9 @@ def run(options: argparse.Namespace) -> Answer:
         model=model,
         tokenizer=options.tokenizer or model,
         endpoint=options.endpoint,
-        num_prompts=options.num_prompts or 64,
+        num_prompts=options.num_prompts or loading.PROMPTS,
         input_tokens=options.input_tokens,
-        output_tokens=options.output_tokens,
+        output_tokens=options.output_tokens or loading.ANSWER_TOKENS,
         concurrency=concurrencies[0] if concurrencies else None,
         rate=options.rate,
         seed=options.seed,

@@ -48,7 +48,7 @@ def _run(options: argparse.Namespace) -> Answer:
     spec = BenchSpec(
         dataset=loading.dataset(options),
         load=loading.load(options, concurrencies[0] if concurrencies else None),
-        num_prompts=options.num_prompts or (64 if options.dataset_path is None else None),
+        num_prompts=options.num_prompts or (loading.PROMPTS if options.dataset_path is None else None),
         engine=options.engine,
         warm_up=options.warm_up,
         percentiles=options.percentiles,
