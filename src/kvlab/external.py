@@ -116,9 +116,7 @@ def measure(runner: Runner, task: Task, *, program: str | None = None, on_count:
         folder = Path(name)
         for written, text in runner.files(task).items():
             (folder / written).write_text(text)
-        code = _run(
-            (*installed.argv, *runner.argv(task)), folder, {} if key is None else {runner.key: key}, task, on_count
-        )
+        code = _run((*installed.argv, *runner.argv(task)), folder, _environment(runner, key), task, on_count)
         file = folder / runner.result
         if code or not file.is_file():
             raise EngineFailed(_why(runner, code, folder / "log", key))
@@ -150,7 +148,13 @@ def _without(key: str | None, content: bytes) -> bytes:
     return content if key is None else content.replace(key.encode(), b"***")
 
 
-def _run(argv: Sequence[str], folder: Path, secrets: dict[str, str], task: Task, on_count: OnCount | None) -> int:
+def _environment(runner: Runner, key: str | None) -> dict[str, str]:
+    """With kvlab's key in the runner's variable, and no other: OpenAI's is for OpenAI, not for whatever is measured."""
+    kept = {name: value for name, value in os.environ.items() if name not in (runner.key, "OPENAI_API_KEY")}
+    return kept if key is None else kept | {runner.key: key}
+
+
+def _run(argv: Sequence[str], folder: Path, environment: dict[str, str], task: Task, on_count: OnCount | None) -> int:
     """The exit code. The program is below a supervisor that ends everything once this process closes its pipe."""
     log = folder / "log"
     with log.open("wb") as out, signals_held() as answer:
@@ -160,7 +164,7 @@ def _run(argv: Sequence[str], folder: Path, secrets: dict[str, str], task: Task,
             stdout=out,
             stderr=subprocess.STDOUT,
             cwd=folder,
-            env=os.environ | secrets,
+            env=environment,
             start_new_session=True,
         )
     try:

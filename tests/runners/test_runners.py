@@ -175,6 +175,17 @@ def test_a_key_goes_by_the_environment(
     assert all(b"sk-very-secret" not in file.read_bytes() for file in written)
 
 
+def test_a_key_of_openai_goes_to_no_server(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`vllm bench serve` and SGLang's client send OPENAI_API_KEY to whatever address they are given."""
+    noted = tmp_path / "noted"
+    path = program("vllm", leaves("vllm", noted))
+    monkeypatch.delenv("KVLAB_API_KEY", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-openai")
+    external.measure(runner("vllm"), TASK, program=str(path))
+    _, environment = json.loads(noted.read_text())
+    assert "sk-of-openai" not in environment.values()
+
+
 def test_what_goes_wrong_is_one_line(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KVLAB_API_KEY", "sk-very-secret")
     failing = program("guidellm", "print('starting')\nsys.exit('ValueError: no route for ' + os.environ[" +
