@@ -89,10 +89,20 @@ def _about(python: str, runner: Runner) -> tuple[str | None, tuple[str, ...]]:
 
 
 def aim(url: str, model: str | None) -> tuple[str, str]:
-    """The server's address without a path, and the model's name there. Raises ServerRefused when it does not answer."""
+    """The server's address without a path, and the model's name there.
+
+    Raises ServerRefused when it does not answer, BadInput for a user name and password, which no runner can be handed.
+    """
     from kvlab.load import clock
+    from kvlab.load.address import authorization, shown
     from kvlab.load.client import Connections
     from kvlab.load.server import contact
+
+    if authorization(url) is not None:
+        raise BadInput(
+            f"other load generators take no user name and password for {shown(url)}; give KVLAB_API_KEY, or leave out"
+            " --runner"
+        )
 
     async def main(_: Callable[[], float]) -> tuple[str, str]:
         async with Connections(30.0, url) as connections:

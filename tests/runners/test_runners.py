@@ -197,6 +197,11 @@ def test_what_goes_wrong_is_one_line(program: Program, monkeypatch: pytest.Monke
         external.measure(runner("vllm"), TASK, program=str(silent))
 
 
+def test_a_password_in_the_address_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"no user name and password for http://h:1; give KVLAB_API_KEY"):
+        external.aim("http://me:s3cret@h:1", None)
+
+
 def test_what_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BadInput, match="guidellm is not on PATH; install guidellm, or give --runner-bin"):
