@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvlab.cli.command import count, positive, tokens
-from kvlab.core.errors import BadInput, nearest
+from kvlab.core.errors import BadInput
 
 if TYPE_CHECKING:
     from kvlab.load.datasets import Dataset
-    from kvlab.load.goodput import Objectives
     from kvlab.load.spec import LoadSpec, Ramp
 
 SETS = ("random", "shared-prefix", "prompts", "sharegpt", "log", "trace")
@@ -216,19 +214,6 @@ def load(options: argparse.Namespace, concurrency: int | None) -> LoadSpec:
     )
 
 
-def objectives(pairs: Sequence[str] | None) -> Objectives:
-    """The objectives of NAME:MS pairs. Raises BadInput for any that is none."""
-    from kvlab.load.goodput import Objectives
-
-    found: dict[str, float] = {}
-    for pair in pairs or ():
-        name, _, value = pair.partition(":")
-        if name not in Objectives.__struct_fields__:
-            raise BadInput(f"--goodput {pair}: no objective {name!r}; {nearest(name, Objectives.__struct_fields__)}")
-        found[name] = _number("--goodput", pair, value)
-    return Objectives(**found)
-
-
 def counts(text: str) -> tuple[int, ...]:
     """An argument type for whole numbers with commas between them."""
     return tuple(count(part) for part in text.split(","))
@@ -275,14 +260,14 @@ def _ramp(text: str, strategy: str) -> Ramp:
     if not colon:
         raise BadInput(f"--ramp {text} names no two rates; write FROM:TO, as in 1:20")
     return Ramp(
-        start=_number("--ramp", text, start),
-        end=_number("--ramp", text, end),
+        start=_rate(text, start),
+        end=_rate(text, end),
         shape="exponential" if strategy == "exponential" else "linear",
     )
 
 
-def _number(option: str, whole: str, text: str) -> float:
+def _rate(ramp: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise BadInput(f"{option} {whole}: {text!r} is not a number") from None
+        raise BadInput(f"--ramp {ramp}: {text!r} is not a number") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 import msgspec
@@ -61,8 +61,9 @@ def objectives(texts: Iterable[str]) -> tuple[Objective, ...]:
 def meets(row: RequestRow, asked: Iterable[Objective]) -> bool:
     """Whether a request completed within every objective.
 
-    As in `vllm bench serve`, an answer of one token has no time per output token and meets any. Times that count from
-    the scheduled start, as the rows of an open loop do, hold the client to the same clock as the user.
+    As in `vllm bench serve`, a limit that is reached is met, and an answer of one token has no time per output token
+    and meets any. Times that count from the scheduled start, as the rows of an open loop do, hold the client to the
+    same clock as the user.
     """
     if row.error is not None:
         return False
@@ -72,6 +73,11 @@ def meets(row: RequestRow, asked: Iterable[Objective]) -> bool:
         if seconds is None:
             if one.metric != "tpot" or (row.output_tokens or 0) > 1:
                 return False
-        elif seconds * 1000 > one.limit_ms:
+        elif seconds > one.limit_ms / 1000:
             return False
     return True
+
+
+def goodput(rows: Sequence[RequestRow], duration: float, asked: Sequence[Objective]) -> float | None:
+    """Requests a second that met every objective (vLLM's request_goodput); None without an objective."""
+    return sum(meets(row, asked) for row in rows) / duration if asked else None

@@ -10,7 +10,7 @@ import msgspec
 from kvlab.core.bracket import Search, Seen, share, state
 from kvlab.core.cost import per_million
 from kvlab.core.measure import PoolUse, RequestRow
-from kvlab.core.objectives import Objective, meets
+from kvlab.core.objectives import Objective, goodput, meets
 from kvlab.core.statistics import Statistic, bootstrap_interval, reduce
 from kvlab.core.steady import slices, throughput
 from kvlab.core.sweep import Estimate, Goodput, Over, Spread, SweepPoint
@@ -60,16 +60,16 @@ def point(rounds: Sequence[Round], terms: Terms) -> SweepPoint:
     counted = bool(good) and all(row.prompt_tokens is not None for row in good)
     total = throughput(parts, lambda part: part.output_tokens + part.input_tokens) if counted else None
     e2e = _spread([row.e2e for row in good], rounds[0].seed)
-    goodput = _goodput(rounds, terms) if terms.objectives else None
+    found = _goodput(rounds, terms) if terms.objectives else None
     doubts = _doubts(rounds, good)
-    if over == "rate" and (goodput is None or goodput.state != "fails"):
+    if over == "rate" and (found is None or found.state != "fails"):
         doubts += _short(rounds, good)
     return SweepPoint(
         load=load,
         rounds=len(rounds),
         requests=len(rows),
         failed=len(rows) - len(good),
-        goodput=goodput,
+        goodput=found,
         ttft=_spread([row.ttft for row in good], rounds[0].seed),
         tpot=_spread([row.tpot for row in good], rounds[0].seed),
         e2e=e2e,
@@ -99,13 +99,12 @@ def _goodput(rounds: Sequence[Round], terms: Terms) -> Goodput:
     near = [[not meets(row, half) for row in rows] for rows in judged]
     found, worth = share(met, near, terms.search.level)
     seconds = sum(one.duration for one in rounds)
-    kept = sum(meets(row, terms.objectives) for one in rounds for row in one.rows)
     return Goodput(
         judged=sum(map(len, met)),
         met=sum(map(sum, met)),
         share=found,
         independent=worth,
-        rate=kept / seconds if seconds > 0 else None,
+        rate=goodput([row for one in rounds for row in one.rows], seconds, terms.objectives) if seconds > 0 else None,
         state=state(found, terms.search.target),
     )
 

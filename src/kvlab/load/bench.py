@@ -9,10 +9,10 @@ import msgspec
 
 from kvlab import __version__, store
 from kvlab.core.measure import MetricSample, PoolUse, RequestRow
+from kvlab.core.objectives import goodput, meets
 from kvlab.core.result import BENCH_SCHEMA, rows_beside
 from kvlab.core.vllm_result import LATENCIES
 from kvlab.load.datasets import fingerprint
-from kvlab.load.goodput import goodput, is_good
 from kvlab.load.preparing import BenchSpec, Prepared, prepare
 from kvlab.load.remarks import errors, remarks, statuses
 from kvlab.load.runner import run_load
@@ -82,7 +82,7 @@ def result_file(spec: BenchSpec, ready: Prepared, result: LoadResult) -> dict[st
         document["ramp_up_start_rps"], document["ramp_up_end_rps"] = load.ramp.start, load.ramp.end
     for name in ("duration", "completed", "failed", "total_input_tokens", "total_output_tokens", "request_throughput"):
         document[name] = metrics.get(name)
-    document["request_goodput"] = goodput(result.rows, result.duration, spec.goodput)
+    document["request_goodput"] = goodput(result.rows, result.duration, spec.objectives)
     for name in ("output_throughput", "total_token_throughput"):
         document[name] = metrics.get(name)
     document["latencies"] = [_between(row.sent, row.done, row) for row in result.rows]
@@ -149,10 +149,11 @@ def _arrivals(load: LoadSpec) -> str:
 
 
 def _goodput(spec: BenchSpec, result: LoadResult) -> dict[str, object] | None:
-    if not spec.goodput.stated:
+    if not spec.objectives:
         return None
-    good = sum(is_good(row, spec.goodput) for row in result.rows)
-    return {"objectives_ms": msgspec.to_builtins(spec.goodput), "good": good, "requests": len(result.rows)}
+    limits = {one.metric: one.limit_ms for one in spec.objectives}
+    good = sum(meets(row, spec.objectives) for row in result.rows)
+    return {"objectives_ms": limits, "good": good, "requests": len(result.rows)}
 
 
 def save(result: BenchResult, path: Path) -> Path:

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from kvlab import engines
 from kvlab.core.errors import BadInput
+from kvlab.core.objectives import Objective
 from kvlab.load import clock, sets
 from kvlab.load.client import Connections
 from kvlab.load.datasets import Dataset, RandomTokens
 from kvlab.load.exact import Tokenizer, random_prompts
-from kvlab.load.goodput import Objectives
 from kvlab.load.making import Made, Tools, Wanted
 from kvlab.load.server import Server, contact, tokens_of
 from kvlab.load.spec import LoadSpec, OnProgress, Progress, Prompt
@@ -34,7 +34,8 @@ class BenchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Requests sent first and discarded. They share no prefix with the measured ones."""
     percentiles: tuple[float, ...] = (99.0,)
     label: str | None = None
-    goodput: Objectives = Objectives()
+    objectives: tuple[Objective, ...] = ()
+    """What a request must meet to count in the goodput."""
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):

@@ -42,6 +42,7 @@ def _run(options: argparse.Namespace) -> Answer:
         return runner.run(options)
     from kvlab import api
     from kvlab.cli import progress
+    from kvlab.core.objectives import objectives
     from kvlab.load.bench import BenchSpec
 
     concurrencies = options.concurrency or ()
@@ -52,7 +53,7 @@ def _run(options: argparse.Namespace) -> Answer:
         engine=options.engine,
         warm_up=options.warm_up,
         percentiles=options.percentiles,
-        goodput=loading.objectives(options.goodput),
+        objectives=objectives(options.goodput or ()),
     )
     output = Path(options.output or time.strftime("kvlab-bench-%Y%m%d-%H%M%S.json"))
     options.output = None  # written below, with a row per request beside it
