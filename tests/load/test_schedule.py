@@ -7,8 +7,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kvlab.core.errors import BadInput
-from kvlab.load.schedule import due_times, gamma_arrivals, poisson_arrivals, ramp_rates
+from kvlab.load.schedule import due_times, gamma_arrivals, ramp_rates
 from kvlab.load.spec import LoadSpec, Ramp
+
+
+def poisson_arrivals(count: int, rate: float, seed: int) -> tuple[float, ...]:
+    """What a rate alone asks for."""
+    due = due_times(count, LoadSpec(rate=rate, seed=seed))
+    assert due is not None
+    return due
 
 
 @given(st.integers(1, 300), st.floats(0.01, 1e4), st.integers(0, 2**32))

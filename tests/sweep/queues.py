@@ -12,7 +12,8 @@ from kvlab.core.measure import PoolUse, RequestRow
 from kvlab.core.objectives import Objective
 from kvlab.core.points import Round, Terms, point, seen
 from kvlab.core.sweep import SweepPoint
-from kvlab.load.schedule import poisson_arrivals
+from kvlab.load.schedule import due_times
+from kvlab.load.spec import LoadSpec
 
 TOKENS = 8
 
@@ -27,7 +28,7 @@ class Queue(NamedTuple):
         """A Poisson process of `rate`."""
         source, free = random.Random(f"service {seed}"), [0.0] * self.servers
         rows = []
-        for index, due in enumerate(poisson_arrivals(count, rate, seed)):
+        for index, due in enumerate(due_times(count, LoadSpec(rate=rate, seed=seed)) or ()):
             start = max(due, heapq.heappop(free))
             rows.append(_row(index, due, start, self.service(source)))
             heapq.heappush(free, rows[-1].done or 0.0)

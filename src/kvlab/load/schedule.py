@@ -22,11 +22,6 @@ def due_times(count: int, load: LoadSpec) -> tuple[float, ...] | None:
     return None if load.rate is None else gamma_arrivals((load.rate,) * count, load.burstiness, load.seed)
 
 
-def poisson_arrivals(count: int, rate: float, seed: int) -> tuple[float, ...]:
-    """`count` requests of a Poisson process of `rate` requests a second: see `gamma_arrivals`."""
-    return gamma_arrivals((rate,) * count, 1.0, seed)
-
-
 def gamma_arrivals(rates: Sequence[float], burstiness: float, seed: int) -> tuple[float, ...]:
     """Seconds from the start at which requests are due, of which each has its own rate, in requests a second.
 
