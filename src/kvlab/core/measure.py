@@ -6,6 +6,9 @@ from typing import Literal
 
 import msgspec
 
+SUSPECT_HITS = 0.1
+"""Share of prompt tokens from the prefix cache from which prompts that share nothing must have been sent before."""
+
 
 class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     """One request as it went. Times are seconds from the start of the run.

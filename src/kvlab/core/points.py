@@ -9,14 +9,12 @@ import msgspec
 
 from kvlab.core.bracket import Search, Seen, share, state
 from kvlab.core.cost import per_million
-from kvlab.core.measure import PoolUse, RequestRow
+from kvlab.core.measure import SUSPECT_HITS, PoolUse, RequestRow
 from kvlab.core.objectives import Objective, goodput, meets
 from kvlab.core.statistics import Statistic, bootstrap_interval, reduce
 from kvlab.core.steady import slices, throughput
 from kvlab.core.sweep import Estimate, Goodput, Over, Spread, SweepPoint
 
-SUSPECT_HITS = 0.1
-"""Share of prompt tokens from the prefix cache from which fresh prompts must have been sent before."""
 NEAR = 0.5
 """A request that took more than this share of a limit came near it.
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kvlab.core.measure import RequestRow
+from kvlab.core.measure import SUSPECT_HITS, RequestRow
 from kvlab.load.datasets import Dataset, RandomTokens, RequestLog, SharedPrefix, TraceFile
 from kvlab.load.preparing import BenchSpec
 from kvlab.load.spec import LoadResult, Prompt
-
-_SUSPECT_HITS = 0.1
-"""Hit rate from which prompts that share nothing must have been sent before."""
 
 
 def remarks(spec: BenchSpec, prompts: Sequence[Prompt], result: LoadResult) -> list[str]:
     """What a reader of the numbers must know before believing them."""
     found = _reused(spec.dataset, prompts)
     hits = result.pool.prefix_hit_rate
-    if isinstance(spec.dataset, RandomTokens) and hits is not None and hits > _SUSPECT_HITS:
+    if isinstance(spec.dataset, RandomTokens) and hits is not None and hits > SUSPECT_HITS:
         found.append(
             f"{hits:.0%} of the prompt tokens came from the prefix cache, and these prompts share nothing: the server"
             " was sent them before. Restart it, or give another --seed"

@@ -69,10 +69,11 @@ def _shown(result: BenchResult, output: Path) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
+    from kvlab.core.result import rows_beside
     from kvlab.reporting import terminal
 
     numbers = {name: float(v) for name, v in result.metrics.items() if isinstance(v, int | float)}
-    written = Text(f"\nresult: {output}   a row per request: {output.with_suffix('.requests.jsonl')}")
+    written = Text(f"\nresult: {output}   a row per request: {rows_beside(output)}")
     return Group(terminal.bench(numbers, result.pool, result.remarks), written)
 
 
