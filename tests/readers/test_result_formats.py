@@ -82,6 +82,11 @@ def test_aiperfs_other_definitions_keep_their_names(tmp_path: Path) -> None:
     assert "round trip" in network.own["time_to_first_token_ms.p99"].means
 
 
+def test_a_goodput_of_zero_is_not_absent(tmp_path: Path) -> None:
+    file = changed(tmp_path, "aiperf_0.13_aiperf.json", {"goodput": {"unit": "requests/sec", "avg": 0.0}})
+    assert read(file).metrics["request_goodput"] == 0
+
+
 def test_requests_of_another_run_are_not_taken(tmp_path: Path) -> None:
     file = changed(tmp_path, "aiperf_0.13_aiperf.json", {"request_count.avg": 23.0})
     shutil.copy(GOLDEN / "aiperf_0.13.jsonl", tmp_path / "profile_export.jsonl")

@@ -45,6 +45,7 @@ def throughput(document: Document, path: Path) -> dict[str, float]:
     output = scalar(document, "total_osl", path)
     if output is None:
         output = scalar(document, "output_sequence_length", path, "sum")
+    goodput = scalar(document, "goodput", path)
     duration = section(document, "benchmark_duration")
     scale = _SECONDS.get(str(duration.get("unit")), 1.0)
     seconds = number(duration, "avg", path)
@@ -56,7 +57,7 @@ def throughput(document: Document, path: Path) -> dict[str, float]:
             "total_input_tokens": scalar(document, "total_isl", path),
             "total_output_tokens": output,
             "request_throughput": scalar(document, "request_throughput", path),
-            "request_goodput": scalar(document, "goodput", path) or scalar(document, "request_goodput", path),
+            "request_goodput": scalar(document, "request_goodput", path) if goodput is None else goodput,
             "output_throughput": scalar(document, "output_token_throughput", path),
             "total_token_throughput": scalar(document, "total_token_throughput", path),
         }
