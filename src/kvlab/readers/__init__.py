@@ -14,8 +14,8 @@ from kvlab import variants
 from kvlab.core.errors import BadInput, shortened
 from kvlab.core.result import Document, Reader, Result
 from kvlab.core.units import MOST
-from kvlab.core.vllm_result import LOAD_KEYS, is_metric
 from kvlab.readers._documents import documents
+from kvlab.readers._fields import absurd
 
 _CHOSEN = re.compile(r"(.+)#(\d{1,6})")
 _LISTED = 8
@@ -45,8 +45,6 @@ def read(path: Path) -> Result:
     found = documents(file)
     reader = _reader(file, found)
     run = _run(file, [run for document in found for run in reader.runs(document)], reader, chosen)
-    if reader.name in ("kvlab", "vllm"):
-        _check_numbers(run, path)
     result = reader.read(run, file)
     _check(result, path)
     return result
@@ -85,33 +83,17 @@ def _run(path: Path, runs: Sequence[Document], reader: Reader, chosen: int | Non
     raise BadInput(f"{path} holds {len(runs)} run{'s' * (len(runs) > 1)}, and none is #{chosen}: {choices}")
 
 
-def _check_numbers(document: Document, path: Path) -> None:
-    for key, value in document.items():
-        if not is_metric(key) and key not in LOAD_KEYS:
-            continue
-        wrong_kind = is_metric(key) and (isinstance(value, bool) or not isinstance(value, int | float | None))
-        if wrong_kind or (isinstance(value, int | float) and not 0 <= value <= MOST):
-            raise _absurd(path, key, value)
-
-
 def _check(result: Result, path: Path) -> None:
     stated = [*result.metrics.items(), *result.load.items(), *((name, own.value) for name, own in result.own.items())]
     for name, number in stated:
         if isinstance(number, float) and not 0 <= number <= MOST:
-            raise _absurd(path, name, number)
+            raise absurd(path, name, number)
     repeated = {f"{name}, repetition": own.values for name, own in result.own.items()}
     for name, values in repeated.items():
         for index, value in enumerate(values):
             if not 0 <= value <= MOST:
-                raise _absurd(path, f"{name} {index}", value)
+                raise absurd(path, f"{name} {index}", value)
     for name, values in result.lists.items():
         for index, value in enumerate(values):
             if not 0 <= value <= MOST:
-                raise _absurd(path, f"{name} of request {index} of those that completed", value)
-
-
-def _absurd(path: Path, key: str, value: object) -> BadInput:
-    return BadInput(
-        f"{path}: {key} is {shortened(repr(value))}, and must be a number from 0 to 2^60; the file was edited or is"
-        " damaged: repeat the run"
-    )
+                raise absurd(path, f"{name} of request {index} of those that completed", value)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from kvlab.core.errors import BadInput, shortened
 from kvlab.core.result import Document
+from kvlab.core.units import MOST
+from kvlab.core.vllm_result import LOAD_KEYS, is_metric
 
 SHOWN = ("mean", "median", "p99")
 """Statistics kept of a number that has no name of vLLM's."""
@@ -39,6 +41,24 @@ def numbers(document: Document, key: str, path: Path) -> Sequence[float]:
         raise BadInput(f"{path}: {key} is no list of numbers; repeat the run")
     found = [number({key: value}, key, path) for value in values]
     return [value for value in found if value is not None] if None not in found else ()
+
+
+def check_vllm_numbers(document: Document, path: Path) -> None:
+    """Raises BadInput for one of vLLM's keys that holds what cannot have been measured."""
+    for key, value in document.items():
+        if not is_metric(key) and key not in LOAD_KEYS:
+            continue
+        wrong_kind = is_metric(key) and (isinstance(value, bool) or not isinstance(value, int | float | None))
+        if wrong_kind or (isinstance(value, int | float) and not 0 <= value <= MOST):
+            raise absurd(path, key, value)
+
+
+def absurd(path: Path, key: str, value: object) -> BadInput:
+    """The error for a number that no run measures."""
+    return BadInput(
+        f"{path}: {key} is {shortened(repr(value))}, and must be a number from 0 to 2^60; the file was edited or is"
+        " damaged: repeat the run"
+    )
 
 
 def section(document: Document, key: str) -> Document:

@@ -12,6 +12,7 @@ from kvlab.core.errors import BadInput, shortened
 from kvlab.core.measure import RequestRow
 from kvlab.core.result import BENCH_SCHEMA, Own, Reader, Result, rows_beside
 from kvlab.core.vllm_result import load_of, metrics_of
+from kvlab.readers._fields import check_vllm_numbers
 
 
 def _recognises(document: Mapping[str, object]) -> bool:
@@ -20,6 +21,7 @@ def _recognises(document: Mapping[str, object]) -> bool:
 
 
 def _read(document: Mapping[str, object], path: Path) -> Result:
+    check_vllm_numbers(document, path)
     own = document["kvlab"]
     assert isinstance(own, dict)
     if own["schema"] != BENCH_SCHEMA:

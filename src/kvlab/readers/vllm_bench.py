@@ -14,6 +14,7 @@ import msgspec
 from kvlab.core.errors import BadInput
 from kvlab.core.result import Reader, Result
 from kvlab.core.vllm_result import load_of, metrics_of
+from kvlab.readers._fields import check_vllm_numbers
 
 _MARKS = {"model_id", "tokenizer_id", "num_prompts", "duration", "completed", "request_throughput"}
 
@@ -35,6 +36,7 @@ def _recognises(document: Mapping[str, object]) -> bool:
 
 
 def _read(document: Mapping[str, object], path: Path) -> Result:
+    check_vllm_numbers(document, path)
     try:
         detailed = msgspec.convert(document, _Detailed)
     except msgspec.ValidationError as problem:
