@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from kvlab.core.errors import BadInput, shortened
 from kvlab.core.result import Document
@@ -108,6 +109,40 @@ def columns(
         if len(values) == len(whole) or name == "tpot_ms":
             found[name] = values
     return {name: values for name, values in found.items() if values}
+
+
+class Streams(NamedTuple):
+    """What a file keeps of each request, failed ones too: seconds, tokens, and no `starts` or `inputs` in some."""
+
+    ttfts: Sequence[float]
+    gaps: Sequence[Sequence[float]]
+    outputs: Sequence[float]
+    inputs: Sequence[float] = ()
+    starts: Sequence[float] = ()
+
+
+def completed(of: Streams) -> dict[str, tuple[float, ...]]:
+    """Lists by name of the requests that completed; none when the lists do not go together.
+
+    A failed request has an output length of 0 (vLLM's and SGLang's). The latency ends with the last chunk, so it is
+    the first token's time plus all gaps.
+    """
+    if not of.ttfts or not len(of.ttfts) == len(of.gaps) == len(of.outputs):
+        return {}
+    good = [index for index, tokens in enumerate(of.outputs) if tokens > 0]
+    decode = {index: sum(of.gaps[index]) for index in good}
+    found = {
+        "ttft_ms": [of.ttfts[index] * 1000 for index in good],
+        "tpot_ms": [decode[index] / (of.outputs[index] - 1) * 1000 for index in good if of.outputs[index] > 1],
+        "e2el_ms": [(of.ttfts[index] + decode[index]) * 1000 for index in good],
+        "output_tokens": [of.outputs[index] for index in good],
+    }
+    if len(of.inputs) == len(of.ttfts):
+        found["input_tokens"] = [of.inputs[index] for index in good]
+    if len(of.starts) == len(of.ttfts):
+        found["first_at"] = [of.starts[index] + of.ttfts[index] for index in good]
+        found["done_at"] = [of.starts[index] + of.ttfts[index] + decode[index] for index in good]
+    return {name: tuple(values) for name, values in found.items()}
 
 
 def summary(values: Sequence[float], metric: str) -> dict[str, float]:

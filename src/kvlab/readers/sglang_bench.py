@@ -11,7 +11,7 @@ import math
 from pathlib import Path
 
 from kvlab.core.result import Document, Own, Reader, Result
-from kvlab.readers._fields import SHOWN, number, numbers, present, said, spread
+from kvlab.readers._fields import SHOWN, Streams, completed, number, numbers, present, said, spread
 
 _PARTS = ("mean", "median", "std", "p90", "p95", "p99")
 _TIMES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e_latency": "e2el"}
@@ -75,22 +75,9 @@ def _lists(document: Document, path: Path) -> dict[str, tuple[float, ...]]:
     """Per-request values of --output-details; there are no start times, so throughput gets no interval."""
     ttfts, outputs, inputs = (numbers(document, name, path) for name in ("ttfts", "output_lens", "input_lens"))
     gaps = document.get("itls")
-    if not isinstance(gaps, list) or not ttfts or not len(ttfts) == len(outputs) == len(gaps):
+    if not isinstance(gaps, list):
         return {}
-    within = [numbers({"itls": value}, "itls", path) for value in gaps]
-    # A request that failed has an output length of 0.
-    good = [index for index, tokens in enumerate(outputs) if tokens > 0]
-    # The latency ends with the last chunk, so it is the first token's time plus all gaps.
-    decode = {index: sum(within[index]) for index in good}
-    found = {
-        "ttft_ms": [ttfts[index] * 1000 for index in good],
-        "tpot_ms": [decode[index] / (outputs[index] - 1) * 1000 for index in good if outputs[index] > 1],
-        "e2el_ms": [(ttfts[index] + decode[index]) * 1000 for index in good],
-        "output_tokens": [outputs[index] for index in good],
-    }
-    if len(inputs) == len(ttfts):
-        found["input_tokens"] = [inputs[index] for index in good]
-    return {name: tuple(values) for name, values in found.items()}
+    return completed(Streams(ttfts, [numbers({"itls": one}, "itls", path) for one in gaps], outputs, inputs))
 
 
 SGLANG = Reader(name="sglang", title="SGLang's bench_serving", recognises=_recognises, read=_read, label=_label)

@@ -14,21 +14,19 @@ import msgspec
 from kvlab.core.errors import BadInput
 from kvlab.core.result import Reader, Result
 from kvlab.core.vllm_result import load_of, metrics_of
-from kvlab.readers._fields import check_vllm_numbers
+from kvlab.readers._fields import Streams, check_vllm_numbers, completed
 
 _MARKS = {"model_id", "tokenizer_id", "num_prompts", "duration", "completed", "request_throughput"}
 
 
 class _Detailed(msgspec.Struct, frozen=True):
-    """The lists of --save-detailed, one entry per request; seconds."""
+    """The lists of --save-detailed that are read, one entry per request; seconds."""
 
     output_lens: list[int] | None = None
     input_lens: list[int] | None = None
     ttfts: list[float] | None = None
     itls: list[list[float]] | None = None
     start_times: list[float] | None = None
-    latencies: list[float] | None = None
-    errors: list[str] | None = None
 
 
 def _recognises(document: Mapping[str, object]) -> bool:
@@ -44,30 +42,10 @@ def _read(document: Mapping[str, object], path: Path) -> Result:
     return Result(format="vllm", metrics=metrics_of(document), load=load_of(document), lists=_lists(detailed))
 
 
-def _lists(detailed: _Detailed) -> dict[str, tuple[float, ...]]:
+def _lists(kept: _Detailed) -> dict[str, tuple[float, ...]]:
     """Per-request values of the completed requests; empty without --save-detailed."""
-    ttfts, itls, outputs = detailed.ttfts, detailed.itls, detailed.output_lens
-    if ttfts is None or itls is None or outputs is None or not len(ttfts) == len(itls) == len(outputs):
-        return {}
-    # vLLM gives a failed request an output length of 0.
-    good = [index for index, tokens in enumerate(outputs) if tokens > 0]
-    # Its latency ends with the last token, so it is the first token's time plus all gaps.
-    latency = {index: ttfts[index] + sum(itls[index]) for index in good}
-    found: dict[str, list[float]] = {
-        "ttft_ms": [ttfts[index] * 1000 for index in good],
-        "tpot_ms": [
-            (latency[index] - ttfts[index]) / (outputs[index] - 1) * 1000 for index in good if outputs[index] > 1
-        ],
-        "e2el_ms": [latency[index] * 1000 for index in good],
-        "output_tokens": [outputs[index] for index in good],
-    }
-    inputs, starts = detailed.input_lens, detailed.start_times
-    if inputs is not None and len(inputs) == len(ttfts):
-        found["input_tokens"] = [inputs[index] for index in good]
-    if starts is not None and len(starts) == len(ttfts):
-        found["first_at"] = [starts[index] + ttfts[index] for index in good]
-        found["done_at"] = [starts[index] + latency[index] for index in good]
-    return {name: tuple(values) for name, values in found.items()}
+    starts, inputs = kept.start_times or (), kept.input_lens or ()
+    return completed(Streams(kept.ttfts or (), kept.itls or (), kept.output_lens or (), inputs, starts))
 
 
 VLLM = Reader(name="vllm", title="vllm bench serve", recognises=_recognises, read=_read)
