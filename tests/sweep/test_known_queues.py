@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+import msgspec
 import pytest
 from queues import TOKENS, Queue, look, sweep
 
@@ -119,6 +120,17 @@ def test_a_share_near_the_limit_has_the_interval_that_its_runs_have() -> None:
         plain += naive.low <= 0.95 <= naive.high
     assert held >= 90
     assert plain <= 50
+
+
+def test_prompts_that_the_server_did_not_count_are_not_zero() -> None:
+    """One answer without usage: what was read is not known, what was written is."""
+    search = Search(over="concurrency", requests=40, most_requests=40)
+    whole = look(Queue(4, constant), search, Next(4, 0, 40), 0)
+    rows = (msgspec.structs.replace(whole.rows[20], prompt_tokens=None), *whole.rows[:20], *whole.rows[21:])
+    one = point([msgspec.structs.replace(whole, rows=rows)], Terms(search, ()))
+    assert one.output_throughput is not None
+    assert one.total_throughput is None
+    assert {part.input_tokens for part in one.slices} == {None}
 
 
 def measured(queue: Queue, over: str, load: float, count: int) -> SweepPoint:

@@ -28,8 +28,9 @@ def test_nothing_made_has_no_price() -> None:
     assert per_million(3.0, None) is None
 
 
-def parts(output: float, read: float, count: int = 10) -> list[Slice]:
-    return [Slice(seconds=2.0, output_tokens=output * 2, input_tokens=read * 2, completed=1.0)] * count
+def parts(output: float, read: float | None, count: int = 10) -> list[Slice]:
+    inputs = None if read is None else read * 2
+    return [Slice(seconds=2.0, output_tokens=output * 2, input_tokens=inputs, completed=1.0)] * count
 
 
 def test_the_two_ways_of_a_server_that_reads_four_times_what_it_writes() -> None:
@@ -60,7 +61,7 @@ def test_what_is_shared_adds_up_to_the_price(price: float, output: float, read: 
 
 
 def test_prompts_that_were_not_counted_have_no_price() -> None:
-    alone, shared = ways(3.0, parts(1000, 0), 1.0)
+    alone, shared = ways(3.0, parts(1000, None), 1.0)
     assert alone.per_million_output is not None
     assert alone.per_million_input is None
     assert (shared.per_million_output, shared.per_million_input) == (None, None)

@@ -36,7 +36,7 @@ def ways(price_per_hour: float, parts: Sequence[Slice], output_weight: float) ->
     """
     output = throughput(parts, lambda part: part.output_tokens)
     read = throughput(parts, lambda part: part.input_tokens)
-    units = throughput(parts, lambda part: part.input_tokens + output_weight * part.output_tokens)
+    units = throughput(parts, lambda part: part.weighed(output_weight))
     each = per_million(price_per_hour, units) if read is not None and read.value > 0 else None
     heavier = None if each is None else _times(each, output_weight)
     return (

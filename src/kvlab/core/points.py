@@ -55,8 +55,6 @@ def point(rounds: Sequence[Round], terms: Terms) -> SweepPoint:
     concurrency = int(load) if over == "concurrency" else None
     parts = tuple(part for one in rounds for part in slices(one.rows, concurrency))
     output = throughput(parts, lambda part: part.output_tokens)
-    counted = bool(good) and all(row.prompt_tokens is not None for row in good)
-    total = throughput(parts, lambda part: part.output_tokens + part.input_tokens) if counted else None
     e2e = _spread([row.e2e for row in good], rounds[0].seed)
     found = _goodput(rounds, terms) if terms.objectives else None
     doubts = _doubts(rounds, good)
@@ -73,7 +71,7 @@ def point(rounds: Sequence[Round], terms: Terms) -> SweepPoint:
         e2e=e2e,
         request_throughput=throughput(parts, lambda part: part.completed),
         output_throughput=output,
-        total_throughput=total,
+        total_throughput=throughput(parts, lambda part: part.weighed(1.0)),
         in_flight=_in_flight(over, load, e2e),
         cached_share=_cached(good),
         pool=_pool([one.pool for one in rounds]),

@@ -8,8 +8,7 @@ window is
   which c requests are in flight.
 
 Its slices are the batches of the method of batch means: a throughput is their mean, with Student's interval
-(Law, Simulation Modeling and Analysis, chapter 9; Conway, Management Science 10(1),
-1963).
+(Law, Simulation Modeling and Analysis, chapter 9; Conway, Management Science 10(1), 1963).
 """
 
 from __future__ import annotations
@@ -48,7 +47,10 @@ def window(rows: Sequence[RequestRow], concurrency: int | None) -> tuple[float, 
 
 
 def slices(rows: Sequence[RequestRow], concurrency: int | None, count: int = SLICES) -> tuple[Slice, ...]:
-    """The steady time in `count` equal parts; empty when the run has none, or the server's tokens are not known."""
+    """The steady time in `count` equal parts; empty when the run has none.
+
+    A request's output tokens are spread evenly over the chunks in which they came.
+    """
     found = window(rows, concurrency)
     good = [row for row in rows if row.error is None and row.first is not None and row.done is not None]
     if found is None or not good:
@@ -57,7 +59,6 @@ def slices(rows: Sequence[RequestRow], concurrency: int | None, count: int = SLI
 
     edges = np.linspace(*found, count + 1)
     first = np.array([row.first for row in good], dtype=float)
-    prompts = np.array([row.prompt_tokens or 0 for row in good], dtype=float)
     moments, weights = [], []
     for row in good:
         arrived = (row.first or 0.0) + np.concatenate([[0.0], np.cumsum(row.itls)])
@@ -65,11 +66,13 @@ def slices(rows: Sequence[RequestRow], concurrency: int | None, count: int = SLI
         moments.append(arrived)
         weights.append(np.full(len(arrived), tokens / len(arrived)))
     output = _sums(np.concatenate(moments), edges, np.concatenate(weights))
-    read = _sums(first, edges, prompts)
+    prompts = [row.prompt_tokens for row in good if row.prompt_tokens is not None]
+    whole = len(prompts) == len(good)
+    read = _sums(first, edges, np.array(prompts, dtype=float)).tolist() if whole else [None] * count
     completed = _sums(np.array([row.done for row in good], dtype=float), edges, np.ones(len(good)))
     long = float(edges[1] - edges[0])
     return tuple(
-        Slice(seconds=long, output_tokens=float(o), input_tokens=float(r), completed=float(c))
+        Slice(seconds=long, output_tokens=float(o), input_tokens=r, completed=float(c))
         for o, r, c in zip(output, read, completed, strict=True)
     )
 
@@ -83,16 +86,17 @@ def _sums(moments: Array, edges: Array, weights: Array) -> Array:
     return np.asarray(np.bincount(part[inside], weights[inside], len(edges) - 1), dtype=float)
 
 
-def throughput(parts: Sequence[Slice], amount: Callable[[Slice], float]) -> Estimate | None:
-    """Amount a second over the slices, with Student's interval; None when there is none."""
-    if not parts:
+def throughput(parts: Sequence[Slice], amount: Callable[[Slice], float | None]) -> Estimate | None:
+    """Amount a second over the slices, with Student's interval; None without slices, or when one's is not known."""
+    amounts = [found for part in parts if (found := amount(part)) is not None]
+    if not parts or len(amounts) < len(parts):
         return None
-    value = sum(map(amount, parts)) / sum(part.seconds for part in parts)
+    value = sum(amounts) / sum(part.seconds for part in parts)
     if len(parts) < FEWEST:
         return Estimate(value)
     import numpy as np
     from scipy.stats import t
 
-    rates = np.array([amount(part) / part.seconds for part in parts])
+    rates = np.array([found / part.seconds for found, part in zip(amounts, parts, strict=True)])
     half = float(t.ppf((1 + LEVEL) / 2, len(rates) - 1) * rates.std(ddof=1) / len(rates) ** 0.5)
     return Estimate(value, max(0.0, value - half), value + half)

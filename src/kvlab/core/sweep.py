@@ -39,9 +39,13 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
 
     seconds: float
     output_tokens: float
-    input_tokens: float
-    """Prompt tokens of the requests whose first token came in it."""
+    input_tokens: float | None
+    """Prompt tokens of the requests whose first token came in it; None when the server did not count every prompt."""
     completed: float
+
+    def weighed(self, output_weight: float) -> float | None:
+        """Tokens, one of the output as `output_weight` of the prompt; None when prompts were not counted."""
+        return None if self.input_tokens is None else self.input_tokens + output_weight * self.output_tokens
 
 
 class Goodput(msgspec.Struct, frozen=True, kw_only=True):
