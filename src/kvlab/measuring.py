@@ -15,7 +15,7 @@ from kvlab.lab import Lab
 from kvlab.launch import DYING_SECONDS, Server
 from kvlab.load.bench import BenchResult, BenchSpec, Prepared, result_file, save
 from kvlab.load.runner import run_load
-from kvlab.load.spec import LoadSpec, Progress
+from kvlab.load.spec import LoadResult, LoadSpec, Progress
 
 
 class Placed(NamedTuple):
@@ -55,8 +55,7 @@ def measured(
     )
     if gone := server.died(DYING_SECONDS if result.failed else 0):
         raise gone
-    samples = tuple(_with_ratio(sample, plan) for sample in result.samples)
-    result = msgspec.structs.replace(result, samples=samples, pool=_with_peak(result.pool, samples))
+    result = with_planned_pool(result, plan)
     document = result_file(spec, ready, result)
     bench = BenchResult(metrics=document, rows=result.rows, pool=result.pool, samples=result.samples)
     save(bench, lab.path(f"{folder}/result.json"))
@@ -85,8 +84,13 @@ def _run_row(row: RequestRow) -> RunRow:
     )
 
 
+def with_planned_pool(result: LoadResult, plan: Plan) -> LoadResult:
+    """Cache use as a share of the planned pool, of an engine that counts tokens and has no such gauge."""
+    samples = tuple(_with_ratio(sample, plan) for sample in result.samples)
+    return msgspec.structs.replace(result, samples=samples, pool=_with_peak(result.pool, samples))
+
+
 def _with_ratio(sample: MetricSample, plan: Plan) -> MetricSample:
-    """Cache use as a share of the planned pool, for an engine that counts tokens and has no such gauge."""
     used = sample.values.get("kv_used_tokens")
     if used is None or "kv_used_ratio" in sample.values or plan.capacity is None:
         return sample

@@ -20,7 +20,6 @@ from kvlab import __version__, machine
 from kvlab.core.bracket import Next, Search, Stop, following
 from kvlab.core.check import Check
 from kvlab.core.errors import BadInput, ServerRefused
-from kvlab.core.measure import MetricSample, PoolUse
 from kvlab.core.objectives import Objective
 from kvlab.core.plan import Ask, Plan
 from kvlab.core.points import Round, Terms, point, seen
@@ -34,6 +33,7 @@ from kvlab.load.datasets import RandomTokens
 from kvlab.load.runner import run_load
 from kvlab.load.server import metrics_of
 from kvlab.load.spec import Endpoint, LoadResult, LoadSpec, Progress
+from kvlab.measuring import with_planned_pool
 from kvlab.observe import read_log
 from kvlab.preflight import check_installed
 from kvlab.reasons import checked
@@ -231,6 +231,8 @@ class _Sweeping:
             raise (server and server.died(DYING_SECONDS)) or error from None
         if server is not None and (gone := server.died(DYING_SECONDS if result.failed else 0)):
             raise gone  # what was measured ends somewhere in the run: not a look to keep
+        if self._plan is not None:
+            result = with_planned_pool(result, self._plan)
         return Round(
             load=step.load,
             look=step.look,
@@ -238,7 +240,7 @@ class _Sweeping:
             duration=result.duration,
             client_limit=_limit(result),
             rows=result.rows,
-            pool=_with_peak(result.pool, result.samples, self._plan),
+            pool=result.pool,
             model=result.model,
             engine=engine,
         )
@@ -269,11 +271,3 @@ def fresh_seed(seed: int, what: str) -> int:
 
 def _limit(result: LoadResult) -> str | None:
     return result.client.because if result.client is not None and result.client.bottleneck else None
-
-
-def _with_peak(pool: PoolUse, samples: tuple[MetricSample, ...], plan: Plan | None) -> PoolUse:
-    """The peak as a share of the planned pool, for an engine that counts tokens and has no such gauge."""
-    if pool.peak_kv_used is not None or plan is None or plan.capacity is None:
-        return pool
-    used = [sample.values["kv_used_tokens"] for sample in samples if "kv_used_tokens" in sample.values]
-    return msgspec.structs.replace(pool, peak_kv_used=max(used) / plan.capacity.tokens) if used else pool
