@@ -32,7 +32,7 @@ ORDER = [
         "supervisor",
         "recordings",
     },
-    {"speed", "calibration", "observe", "failing"},
+    {"speed", "calibration", "observe", "failing", "supervised"},
     {"ranges", "tiering", "freeroom", "servedname"},
     {"planning", "launch", "load", "symptoms"},
     {"reasons", "external"},

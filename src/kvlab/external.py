@@ -5,28 +5,24 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from kvlab import __version__, readers, store
+from kvlab import __version__, readers, store, supervised
 from kvlab.core.errors import BadInput, EngineFailed, shortened
 from kvlab.core.masking import masked
 from kvlab.core.measure import RequestRow
 from kvlab.core.result import BENCH_SCHEMA, Result, rows_beside
 from kvlab.core.runner import Runner, Task
-from kvlab.interrupts import signals_held
 from kvlab.load.client import api_key
 
 OnCount = Callable[[int, int], None]
 
 _COUNTS = re.compile(r"(\d+)/(\d+)|successful=(\d+)")
-_STOP_SECONDS = 20.0
-"""The supervisor asks for 10 s and then kills."""
 _ABOUT = """
 import sys
 from importlib import metadata
@@ -126,10 +122,17 @@ def measure(runner: Runner, task: Task, *, program: str | None = None, on_count:
         folder = Path(name)
         for written, text in runner.files(task).items():
             (folder / written).write_text(text)
-        code = _run((*installed.argv, *runner.argv(task)), folder, _environment(runner, key), task, on_count)
+        log = folder / "log"
+
+        def watch() -> None:
+            if on_count is not None:
+                on_count(_done(log, task.num_prompts), task.num_prompts)
+
+        argv = (*installed.argv, *runner.argv(task))
+        code = supervised.run(argv, log, env=_environment(runner, key), cwd=folder, watch=watch)
         file = folder / runner.result
         if code or not file.is_file():
-            raise EngineFailed(_why(runner, code, folder / "log", key))
+            raise EngineFailed(_why(runner, code, log, key))
         return Measured(
             runner=runner.name,
             version=installed.version,
@@ -162,36 +165,6 @@ def _environment(runner: Runner, key: str | None) -> dict[str, str]:
     """With kvlab's key in the runner's variable, and no other: OpenAI's is for OpenAI, not for whatever is measured."""
     kept = {name: value for name, value in os.environ.items() if name not in (runner.key, "OPENAI_API_KEY")}
     return kept if key is None else kept | {runner.key: key}
-
-
-def _run(argv: Sequence[str], folder: Path, environment: dict[str, str], task: Task, on_count: OnCount | None) -> int:
-    """The exit code. The program is below a supervisor that ends everything once this process closes its pipe."""
-    log = folder / "log"
-    with log.open("wb") as out, signals_held() as answer:
-        process = subprocess.Popen(
-            (sys.executable, "-m", "kvlab.supervisor", "--", *argv),
-            stdin=subprocess.PIPE,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env=environment,
-            start_new_session=True,
-        )
-    try:
-        answer()
-        while process.poll() is None:
-            time.sleep(0.1)
-            if on_count is not None:
-                on_count(_done(log, task.num_prompts), task.num_prompts)
-        return process.returncode
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def _done(log: Path, total: int) -> int:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
+from kvlab import supervised
 from kvlab.core.errors import BadInput, EngineFailed, shortened
 from kvlab.core.gate import GateOptions
 from kvlab.load.address import authorization, base_url
@@ -22,8 +20,6 @@ MISSING = (
     "lm_eval is not installed: python -m venv lmeval && lmeval/bin/pip install 'lm_eval[api]',"
     " then name it with --lm-eval-bin lmeval/bin/lm_eval"
 )
-_POLL_SECONDS = 0.2
-_STOP_SECONDS = 20.0
 _BAR = re.compile(rb"Requesting API:\s+\d+%\|[^|]*\|\s*(\d+)/(\d+)")
 _TAIL_BYTES = 8192
 
@@ -103,37 +99,14 @@ def run(words: tuple[str, ...], log: Path, cwd: Path | None, progress: Callable[
     """
     # An OpenAI key of the user is for OpenAI, not for whatever address is asked.
     env = {**os.environ, "OPENAI_API_KEY": api_key() or "none", "TOKENIZERS_PARALLELISM": "false"}
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            (sys.executable, "-m", "kvlab.supervisor", "--", *words),
-            stdin=subprocess.PIPE,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env=env,
-            cwd=cwd,
-            start_new_session=True,
-        )
-        try:
-            with log.open("rb") as tail:
-                while process.poll() is None:
-                    time.sleep(_POLL_SECONDS)
-                    _tell(tail, progress)
-        finally:
-            if process.stdin is not None:
-                process.stdin.close()  # the supervisor ends everything
-            try:
-                process.wait(timeout=_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-    if process.returncode:
+    if supervised.run(words, log, env=env, cwd=cwd, watch=lambda: _tell(log, progress)):
         raise EngineFailed(f"lm_eval failed: {last_words(log)}; its log: {log}")
 
 
-def _tell(tail: IO[bytes], progress: Callable[[int, int], None]) -> None:
-    tail.seek(0, os.SEEK_END)
-    tail.seek(max(0, tail.tell() - _TAIL_BYTES))
-    bars = _BAR.findall(tail.read())
+def _tell(log: Path, progress: Callable[[int, int], None]) -> None:
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+        bars = _BAR.findall(file.read())
     if bars:
         progress(int(bars[-1][0]), int(bars[-1][1]))
 
