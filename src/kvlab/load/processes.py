@@ -35,7 +35,8 @@ TOKENS_A_SECOND = 5_000
 STREAMS = 128
 """Streams in flight that one process of an "auto" load is given."""
 _HEAD_START = 0.05
-_WIDTH = 4
+WIDTH = 4
+"""Bytes of a frame's length, and of a chain's number."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +132,7 @@ class Fleet:
     ) -> tuple[float, list[Sent]]:
         """The moment at which all began, and what each did. Raises ServerRefused for what any of them refuses."""
         if due is None:
-            self._tickets.write(b"".join(number.to_bytes(_WIDTH) for number in range(len(chains))))
+            self._tickets.write(b"".join(number.to_bytes(WIDTH) for number in range(len(chains))))
             self._tickets.flush()
             os.lseek(self._tickets.fileno(), 0, os.SEEK_SET)
         for at, process in enumerate(self._running):
@@ -175,7 +176,7 @@ async def _follow(process: asyncio.subprocess.Process, count: OnCount) -> Sent:
 async def _told(process: asyncio.subprocess.Process) -> Told:
     assert process.stdout is not None
     try:
-        length = int.from_bytes(await process.stdout.readexactly(_WIDTH))
+        length = int.from_bytes(await process.stdout.readexactly(WIDTH))
         told = msgspec.msgpack.decode(await process.stdout.readexactly(length), type=Told)
     except (asyncio.IncompleteReadError, msgspec.DecodeError):
         raise BadInput("a client process died (out of memory?); try again with fewer --processes") from None
@@ -193,10 +194,10 @@ async def _drained(stream: asyncio.StreamWriter) -> None:
 
 def framed(content: bytes) -> bytes:
     """Bytes behind their length."""
-    return len(content).to_bytes(_WIDTH) + content
+    return len(content).to_bytes(WIDTH) + content
 
 
 def tickets(file: int, chains: Sequence[Chain]) -> Iterator[Chain]:
     """The chains that this process takes: whichever is next when it asks."""
-    while number := os.read(file, _WIDTH):
+    while number := os.read(file, WIDTH):
         yield chains[int.from_bytes(number)]

@@ -16,7 +16,7 @@ from kvlab.core.measure import RequestRow
 from kvlab.load import clock
 from kvlab.load.client import Connections
 from kvlab.load.clock import ArrivalSelector
-from kvlab.load.processes import Job, Told, framed, tickets
+from kvlab.load.processes import WIDTH, Job, Told, framed, tickets
 from kvlab.load.sending import Sender, Sent
 
 _TELL_EVERY = 0.2
@@ -83,7 +83,7 @@ def _end_with_parent() -> None:
 def _read() -> bytes:
     """One frame of standard input; it ends the process when there is none any more."""
     file = sys.stdin.fileno()
-    return _exactly(file, int.from_bytes(_exactly(file, 4)))
+    return _exactly(file, int.from_bytes(_exactly(file, WIDTH)))
 
 
 def _exactly(file: int, count: int) -> bytes:
