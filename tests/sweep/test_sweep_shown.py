@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from queues import Queue, sweep
 from rich.console import Console
 
-from kvlab.cli import main
+from kvlab.cli import load_verb, main
 from kvlab.core.bracket import Search
 from kvlab.core.cost import per_million
 from kvlab.core.objectives import objectives
@@ -129,7 +130,14 @@ def test_what_cannot_be_is_refused_in_one_line(
     assert said in complaint
 
 
-def test_the_help_explains_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_option_of_the_sweep_is_explained() -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    load_verb("sweep").arguments(parser)
+    for action in parser._actions:
+        assert len((action.help or "").partition("(default")[0].split()) > 1, action.option_strings
+
+
+def test_the_help_names_every_option_of_the_search(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["sweep", "--help"])
     text = capsys.readouterr().out

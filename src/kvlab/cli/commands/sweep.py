@@ -27,10 +27,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", metavar="FILE", help="a plan to compare a running server with (default: none)")
     _add_search(parser)
     load = parser.add_argument_group("load")
-    load.add_argument("--input-tokens", type=tokens("--input-tokens"), default=512, help="(default: 512)")
-    load.add_argument("--output-tokens", type=tokens("--output-tokens"), default=64, help="(default: 64)")
     load.add_argument(
-        "--endpoint", choices=("completions", "chat"), default="completions", help="(default: completions)"
+        "--input-tokens", type=tokens("--input-tokens"), default=512, help="tokens of each prompt (default: 512)"
+    )
+    load.add_argument(
+        "--output-tokens", type=tokens("--output-tokens"), default=64, help="tokens of each answer (default: 64)"
+    )
+    load.add_argument(
+        "--endpoint",
+        choices=("completions", "chat"),
+        default="completions",
+        help="/v1/completions, or /v1/chat/completions with the chat template (default: completions)",
     )
     load.add_argument("--model", help="the name that the server knows the model by (default: the first it lists)")
     load.add_argument("--warm-up", type=int, default=4, help="requests before each look, not counted (default: 4)")
