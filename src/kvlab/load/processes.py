@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 OnCount = Callable[[str | None, bool], None]
 TOKENS_A_SECOND = 5_000
-"""Streamed tokens that one process of an "auto" load is given: half of what one took on a slow core, one a chunk."""
+"""Streamed tokens that one process of an "auto" load is given: a quarter of what one takes on a slow core."""
 STREAMS = 128
 """Streams in flight that one process of an "auto" load is given."""
 _HEAD_START = 0.05
