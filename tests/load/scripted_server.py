@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from aiohttp import web
+
+from loopback import started
 
 Answer = Callable[[web.Request, dict[str, Any]], Awaitable[web.StreamResponse]]
 MODELS = {"object": "list", "data": [{"id": "m", "object": "model", "owned_by": "somebody"}]}
@@ -128,38 +129,8 @@ def with_words(script: Scripted) -> Scripted:
 def serving(*answers: Answer, tls: ssl.SSLContext | None = None) -> Iterator[Scripted]:
     """A server with these answers."""
     script = Scripted(answers)
-    ready, loop = threading.Event(), asyncio.new_event_loop()
-    finish = asyncio.Event()
-
-    async def main() -> None:
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", script.handle)
-        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-        host, port = runner.addresses[0][:2]
-        script.url = f"http{'s' if tls else ''}://{host}:{port}"
-        ready.set()
-        await finish.wait()
-        await runner.cleanup()
-
-    def body() -> None:
-        asyncio.set_event_loop(loop)
-        loop.run_until_complete(main())
-        loop.close()
-
-    thread = threading.Thread(target=body, daemon=True)
-    thread.start()
-    assert ready.wait(10)
-
-    def stop() -> None:
-        # The thread closes its loop just before it ends, so being alive does not mean that the loop takes calls.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(finish.set)
-        thread.join(10)
-
-    script.stop = stop
+    script.url, script.stop = started(script.handle, tls)
     try:
         yield script
     finally:
-        stop()
+        script.stop()

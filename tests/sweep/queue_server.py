@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from aiohttp import web
+
+from loopback import started
 
 MODELS = {"object": "list", "data": [{"id": "queue", "object": "model", "owned_by": "vllm"}]}
 
@@ -83,33 +84,9 @@ def _event(document: dict[str, Any]) -> bytes:
 @contextmanager
 def queueing(places: int, seconds: float) -> Iterator[Places]:
     """The server, in a thread of its own."""
-    ready, loop, found = threading.Event(), asyncio.new_event_loop(), []
-    finish = asyncio.Event()
-
-    async def main() -> None:
-        script = Places(places, seconds)
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", script.handle)
-        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        script.url = "http://{}:{}".format(*runner.addresses[0][:2])
-        found.append(script)
-        ready.set()
-        await finish.wait()
-        await runner.cleanup()
-
-    def body() -> None:
-        asyncio.set_event_loop(loop)
-        loop.run_until_complete(main())
-        loop.close()
-
-    thread = threading.Thread(target=body, daemon=True)
-    thread.start()
-    assert ready.wait(10)
+    script = Places(places, seconds)
+    script.url, stop = started(script.handle)
     try:
-        yield found[0]
+        yield script
     finally:
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(finish.set)
-        thread.join(10)
+        stop()
