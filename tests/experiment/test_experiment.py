@@ -104,7 +104,7 @@ def test_a_finished_step_is_not_done_again(gemma: Path, lab: tuple[Path, Record,
     done = {path for path in folder.glob("runs/*/run.json") if path.stat().st_mtime_ns != kept.get(path)}
     assert done == {lost}
     assert again.runs[:2] == record.runs[:2]
-    assert {step.text.split(":")[0] for step in steps} == {"arm B, block 3 of 4", "judging"}
+    assert {step.text.split(":")[0] for step in steps} == {"arm B, run 3 of 4", "judging"}
 
 
 def test_quality_and_prefix_are_steps_too(gemma: Path, tmp_path: Path) -> None:

@@ -91,10 +91,11 @@ def test_the_key_and_the_password_reach_the_processes_and_no_argument(monkeypatc
 
 
 def test_what_the_server_refuses_is_refused_by_all() -> None:
+    before = set(psutil.Process().children())
     with serving(plain("no such model", 404, "text/plain")) as server, pytest.raises(ServerRefused) as caught:
         run_load(server.url, PROMPTS, LoadSpec(concurrency=4, processes=2))
     assert str(caught.value) == f"all 24 requests to {server.url} failed; the first: http 404: no such model"
-    assert not psutil.Process().children()
+    assert set(psutil.Process().children()) <= before
 
 
 def test_a_process_that_dies_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +187,7 @@ def test_when_the_client_was_the_bottleneck(busy: float, lag: float, duration: f
 def test_a_client_that_cannot_keep_up_says_so(tmp_path: Path) -> None:
     """A server that answers at once with thousands of chunks leaves the client no time."""
     file = tmp_path / "p.txt"
-    file.write_text("\n".join(f"prompt {number}" for number in range(80)))
+    file.write_text("\n".join(f"prompt {number}" for number in range(500)))
     flood = b"".join(event("x") for _ in range(4000))
     spec = BenchSpec(dataset=PromptsFile(path=str(file), output_tokens=5000), load=LoadSpec(concurrency=32), warm_up=0)
     with serving(stream(flood, event("x", "length"), DONE)) as server:
