@@ -4,7 +4,8 @@ Gives up, for itself and for good, what a program of one answer does not need, a
 
 - more than a second of processor, half a gigabyte of memory, 64 KiB of output (`setrlimit`);
 - files: all but Python's own library and the folder it starts in, and those for reading only (Landlock, Linux 5.13);
-- processes, signals, sockets, shared memory, owners and modes of files, and what the kernel grew lately (seccomp).
+- processes, signals, sockets, shared memory, owners, modes and attributes of files, and what the kernel grew lately
+  (seccomp).
 
 Neither needs privileges, a user namespace (Ubuntu 24.04 and Docker refuse those by default) or another program. The
 program is not run when one of the last two cannot be had, unless WEAKER is 1.
@@ -38,12 +39,14 @@ _DENIED = {
     "process_madvise": (440, 440), "process_mrelease": (448, 448), "kcmp": (312, 272), "prlimit64": (302, 261),
     "setpriority": (141, 140), "sched_setparam": (142, 118), "sched_setscheduler": (144, 119),
     "sched_setaffinity": (203, 122), "sched_setattr": (314, 274), "ioprio_set": (251, 30),
-    "migrate_pages": (256, 238), "move_pages": (279, 239),
+    "migrate_pages": (256, 238), "move_pages": (279, 239), "setrlimit": (160, 164),
     # network, and ways around a ban on sockets
     "socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "bind": (49, 200),
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
-    # what outlives the process
-    "shmget": (29, 194), "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180), "add_key": (248, 217),
+    # what outlives the process, and what other processes of the user have of it
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190), "semop": (65, 193),
+    "semctl": (66, 191), "semtimedop": (220, 192), "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188),
+    "msgctl": (71, 187), "mq_open": (240, 180), "mq_unlink": (241, 181), "add_key": (248, 217),
     "request_key": (249, 218), "keyctl": (250, 219),
     # files by means that Landlock does not see
     "truncate": (76, 45), "chmod": (90, _NONE), "fchmod": (91, 52), "fchmodat": (268, 53), "chown": (92, _NONE),
@@ -53,7 +56,8 @@ _DENIED = {
     "mknod": (133, _NONE), "mknodat": (259, 33), "open_by_handle_at": (304, 265),
     # the machine, for a process that is root
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "open_tree": (428, 428),
-    "move_mount": (429, 429), "fsopen": (430, 430), "mount_setattr": (442, 442), "bpf": (321, 280),
+    "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432),
+    "fspick": (433, 433), "mount_setattr": (442, 442), "fanotify_init": (300, 262), "bpf": (321, 280),
     "perf_event_open": (298, 241), "userfaultfd": (323, 282), "init_module": (175, 105), "finit_module": (313, 273),
     "delete_module": (176, 106), "kexec_load": (246, 104), "kexec_file_load": (320, 294), "reboot": (169, 142),
     "swapon": (167, 224), "swapoff": (168, 225), "sethostname": (170, 161), "setdomainname": (171, 162),
@@ -64,6 +68,14 @@ _DENIED = {
 }  # fmt: skip
 """System calls by name -> their numbers on x86_64 and aarch64 (Linux, unistd_64.h and asm-generic/unistd.h)."""
 _CLONE3 = 435
+_FCNTL, _FCNTL_REFUSED = (72, 25), (8, 10, 15, 1024)
+"""F_SETOWN, F_SETSIG, F_SETOWN_EX: whom a pipe sends which signal, SIGKILL too, when there is data; F_SETLEASE."""
+_IOCTL, _IOCTL_ALLOWED = (16, 29), (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
+"""TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX. Others change attributes, file systems and devices."""
+_LOAD, _EQUAL, _AT_LEAST, _ANSWER = 0x20, 0x15, 0x35, 0x06
+"""Operations of a filter: https://docs.kernel.org/networking/filter.html"""
+_Step = tuple[int, int, int, int]
+"""One of them, how many steps to skip if it holds and if not, and its operand."""
 
 _READ = 1 << 2 | 1 << 3
 """Landlock: read a file, list a folder."""
@@ -116,27 +128,40 @@ def _readable() -> list[str]:
 
 
 def confine_calls(libc: ctypes.CDLL) -> None:
-    """Refuses the system calls above with EPERM, and those newer than this list with ENOSYS. Raises Refused."""
+    """Refuses the system calls above with EPERM, and those newer than this list with ENOSYS. Raises Refused.
+
+    Of fcntl some commands are refused, of ioctl all but some, as a file answers that is no device (ENOTTY).
+    """
     machine = os.uname().machine
     if machine not in _ARCHITECTURES:
         raise Refused(f"system calls: no list for {machine}")
     architecture, column = _ARCHITECTURES[machine]
-    permission, unknown = (0x00050000 | code for code in (errno.EPERM, errno.ENOSYS))
+    permission, unknown, no_device = (0x00050000 | code for code in (errno.EPERM, errno.ENOSYS, errno.ENOTTY))
     kill, allow = 0x80000000, 0x7FFF0000
-    load, equal, at_least, answer = 0x20, 0x15, 0x35, 0x06
-    program = [(load, 0, 0, 4), (equal, 1, 0, architecture), (answer, 0, 0, kill), (load, 0, 0, 0)]
+    program = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), (_ANSWER, 0, 0, kill), (_LOAD, 0, 0, 0)]
     if machine == "x86_64":  # the second numbering of the same calls
-        program += [(at_least, 0, 1, 0x40000000), (answer, 0, 0, permission)]
-    program += [(at_least, 0, 1, _LAST_KNOWN + 1), (answer, 0, 0, unknown)]
-    program += [(equal, 0, 1, _CLONE3), (answer, 0, 0, unknown)]
+        program += [(_AT_LEAST, 0, 1, 0x40000000), (_ANSWER, 0, 0, permission)]
+    program += [(_AT_LEAST, 0, 1, _LAST_KNOWN + 1), (_ANSWER, 0, 0, unknown)]
+    program += [(_EQUAL, 0, 1, _CLONE3), (_ANSWER, 0, 0, unknown)]
     for numbers in _DENIED.values():
         if numbers[column] != _NONE:
-            program += [(equal, 0, 1, numbers[column]), (answer, 0, 0, permission)]
-    program.append((answer, 0, 0, allow))
+            program += [(_EQUAL, 0, 1, numbers[column]), (_ANSWER, 0, 0, permission)]
+    program += _by_command(_FCNTL[column], _FCNTL_REFUSED, permission, allow)
+    program += _by_command(_IOCTL[column], _IOCTL_ALLOWED, allow, no_device)
+    program.append((_ANSWER, 0, 0, allow))
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in program))
     filters = struct.pack("HxxxxxxQ", len(program), ctypes.addressof(code))
     if libc.prctl(22, 2, filters, 0, 0):
         raise Refused(f"system calls: {os.strerror(ctypes.get_errno())}")
+
+
+def _by_command(call: int, commands: tuple[int, ...], listed: int, others: int) -> list[_Step]:
+    """Steps that answer a call by its second argument: `listed` for one of the commands, `others` for any other."""
+    steps: list[_Step] = [(_LOAD, 0, 0, 24)]
+    for command in commands:
+        steps += [(_EQUAL, 0, 1, command), (_ANSWER, 0, 0, listed)]
+    steps.append((_ANSWER, 0, 0, others))
+    return [(_EQUAL, 0, len(steps), call), *steps]
 
 
 def isolate(parent: int) -> list[str]:
