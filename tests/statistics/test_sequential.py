@@ -108,7 +108,7 @@ def test_evidence_taken_together_is_the_weakest_mean_of_any_set(e_values: dict[s
         assert found == pytest.approx(min(means))
 
 
-@given(st.lists(st.integers(-9, 9), min_size=6, max_size=9))
+@given(st.lists(st.integers(-9, 9), min_size=8, max_size=9))
 def test_turning_signs_over_agrees_with_scipy(differences: list[int]) -> None:
     values = np.asarray(differences, dtype=float)
     expected = stats.permutation_test(
@@ -123,8 +123,8 @@ def test_many_pairs_are_drawn_and_few_say_nothing() -> None:
     differences = rng.normal(0.3, 1, 30).tolist()
     drawn = sign_flip(differences, seed=1)
     assert drawn == pytest.approx(float(stats.ttest_1samp(differences, 0).pvalue), abs=0.02)
-    assert sign_flip([1.0] * 5) is None
-    assert sign_flip([1.0] * 6) == 2 / 64
+    assert sign_flip([1.0] * 7) is None
+    assert sign_flip([1.0] * 8) == 2 / 256
 
 
 def test_adjusted_p_values_are_those_of_r() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-FEWEST_PAIRS = 6
-"""Pairs from which a two-sided test can reach 5 %: 2 of 2^6 = 64 ways are at the ends, 3.1 %."""
+FEWEST_PAIRS = 8
+"""Pairs from which one of four metrics can reach 5 % alone, times four by `hochberg`: 2 of 2^8 = 256 ways are at the
+ends, 0.8 %. With 6 all four would have to change together, and a third block would undo what two have shown."""
 _ALL_WAYS = 16
 """Up to here every way of turning the signs is counted; beyond it, 20,000 drawn ones."""
 _DRAWN = 20_000
@@ -16,7 +17,7 @@ def sign_flip(differences: Sequence[float], *, seed: int = 0) -> float | None:
 
     If both arms are one configuration, which run of a pair was A's is a name: each difference is as likely as its
     opposite. A drift that is linear in time turns with the order of the pairs and only makes the test more cautious.
-    None below `FEWEST_PAIRS`, where no p-value under 5 % exists.
+    None below `FEWEST_PAIRS`.
     """
     if len(differences) < FEWEST_PAIRS:
         return None
