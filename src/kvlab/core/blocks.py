@@ -10,7 +10,16 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvlab.core.statistics import MINIMUM, Statistic, bounds, generator, reduced_rows, resampled
+from kvlab.core.statistics import (
+    MINIMUM,
+    NORMAL,
+    Statistic,
+    bounds,
+    generator,
+    reduced_rows,
+    resampled,
+    t_quantiles,
+)
 
 if TYPE_CHECKING:
     from kvlab.core.statistics import Array
@@ -18,9 +27,7 @@ if TYPE_CHECKING:
 DRIFT_RUNS = 8
 """Runs from which a drift can be told from noise: with fewer, a line through them takes most of the noise with it."""
 _BLOCK = 4
-_NORMAL = 1.959963984540054
-"""97.5 % quantile of the normal distribution."""
-_REPEATABILITY = _NORMAL * 2**0.5
+_REPEATABILITY = NORMAL * 2**0.5
 """ISO 5725-6, section 4.1: two results of one laboratory differ by less than 2.77 standard deviations 95 times of 100.
 Here the laboratory is a machine and a result one run."""
 
@@ -38,12 +45,12 @@ class Noise(NamedTuple):
 
     def between_arms(self, a: int, b: int) -> float:
         """The relative change that two arms of one configuration stay below in 95 of 100 experiments of this size."""
-        return math.expm1(min(_NORMAL * self.deviation * (1 / a + 1 / b) ** 0.5, 50.0))
+        return math.expm1(min(NORMAL * self.deviation * (1 / a + 1 / b) ** 0.5, 50.0))
 
     @classmethod
     def seen_between(cls, change: float, runs: int, freedom: int) -> Noise:
         """The noise of which `between_arms(runs, runs)` is `change`."""
-        return cls(math.log1p(change) / (_NORMAL * (2 / runs) ** 0.5), freedom)
+        return cls(math.log1p(change) / (NORMAL * (2 / runs) ** 0.5), freedom)
 
 
 class Drift(NamedTuple):
@@ -133,8 +140,7 @@ def block_change(
     variance = max(0.0, float((seen**2).sum() - explained.sum() / 2) / freedom)
     deviation = (variance * (1 / split + 1 / len(b))) ** 0.5
     ratio = np.log(drawn[:, split:].mean(axis=1) / drawn[:, :split].mean(axis=1))
-    # Evenly spaced quantiles of t in random order, not draws: at 2 degrees of freedom its tails are too heavy to draw.
-    ratio = ratio + deviation * rng.permutation(_t_quantiles(freedom, resamples))
+    ratio = ratio + deviation * t_quantiles(freedom, rng, resamples)
     low, high = bounds(np.expm1(ratio), prompts)
     return BlockChange(change, low, high, _p_value(ratio, prompts), noise)
 
@@ -214,10 +220,3 @@ def _p_value(ratio: Array, prompts: int) -> float:
     if prompts > 1:
         share = float(t.cdf(norm.ppf(min(share, 0.5)) / (prompts / (prompts - 1)) ** 0.5, prompts - 1))
     return min(1.0, 2 * share)
-
-
-def _t_quantiles(freedom: int, count: int) -> Array:
-    import numpy as np
-    from scipy.stats import t
-
-    return np.asarray(t.ppf((np.arange(count) + 0.5) / count, freedom), dtype=float)

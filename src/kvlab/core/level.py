@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kvlab.core.performance import METRICS, Metric
+from kvlab.core.performance import METRICS, Metric, per_run
 from kvlab.core.record import Run
-from kvlab.core.statistics import MINIMUM, Statistic, bounds, generator, reduce, resampled
+from kvlab.core.statistics import MINIMUM, Statistic, bounds, generator, reduce, resampled, t_quantiles
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,35 +34,24 @@ def levels(runs: Sequence[Run], others: Sequence[Run] = (), *, seed: int, resamp
     """
     found = []
     for metric in METRICS:
-        mine, theirs = _values(metric, runs), _values(metric, others)
+        mine, theirs = per_run(metric, runs), per_run(metric, others)
         if mine and all(mine):
             found.append(_level(metric, mine, theirs if all(theirs) else [], seed, resamples))
     return tuple(found)
 
 
-def _values(metric: Metric, runs: Sequence[Run]) -> list[list[float]]:
-    """Per run: the values of the prompts that every run answered, in milliseconds, or the run's one number."""
-    if metric.statistic is None:
-        return [[run.metrics[metric.name]] if metric.name in run.metrics else [] for run in runs]
-    columns = [[None if row.error else metric.value(row) for row in run.rows] for run in runs]
-    if len({len(column) for column in columns}) > 1:
-        return [[] for _ in columns]
-    kept = [at for at, values in enumerate(zip(*columns, strict=True)) if None not in values]
-    return [[value * 1000 for at in kept if (value := column[at]) is not None] for column in columns]
-
-
 def _level(metric: Metric, mine: list[list[float]], theirs: list[list[float]], seed: int, resamples: int) -> Level:
     statistic = metric.statistic or "mean"
-    per_run = [value for run in mine if (value := reduce(run, statistic)) is not None]
+    own = [value for run in mine if (value := reduce(run, statistic)) is not None]
     beside = [value for run in theirs if (value := reduce(run, statistic)) is not None]
-    low, high = _interval(statistic, mine, (per_run, beside), seed, resamples)
+    low, high = _interval(statistic, mine, (own, beside), seed, resamples)
     return Level(
         metric=metric.name,
         unit=metric.unit,
-        value=sum(per_run) / len(per_run),
+        value=sum(own) / len(own),
         low=low,
         high=high,
-        noise=max(per_run) / min(per_run) - 1 if len(per_run) > 1 and min(per_run) > 0 else None,
+        noise=max(own) / min(own) - 1 if len(own) > 1 and min(own) > 0 else None,
     )
 
 
@@ -70,7 +59,6 @@ def _interval(
     statistic: Statistic, mine: list[list[float]], arms: tuple[list[float], list[float]], seed: int, resamples: int
 ) -> tuple[float | None, float | None]:
     import numpy as np
-    from scipy.stats import t
 
     repeated = [arm for arm in arms if len(arm) > 1]
     freedom, prompts = sum(len(arm) - 1 for arm in repeated), len(mine[0])
@@ -79,7 +67,5 @@ def _interval(
     deviation = (sum(len(arm) * float(np.var(np.log(arm))) for arm in repeated) / freedom / len(mine)) ** 0.5
     rng, runs = generator(seed), np.asarray(mine, dtype=float)
     drawn = resampled([runs], statistic, rng, resamples)[0] if prompts > 1 else np.repeat(runs.T, resamples, 0)
-    # Evenly spaced quantiles of t in random order, as in `block_change`: its tails are too heavy to draw.
-    noise = rng.permutation(t.ppf((np.arange(resamples) + 0.5) / resamples, freedom))
-    low, high = bounds(np.log(drawn.mean(axis=1)) + deviation * noise, prompts)
+    low, high = bounds(np.log(drawn.mean(axis=1)) + deviation * t_quantiles(freedom, rng, resamples), prompts)
     return float(np.exp(low)), float(np.exp(high))

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from math import comb, sqrt
 from typing import Literal, NamedTuple
 
-from kvlab.core.quality import Interval
+from kvlab.core.interval import Interval
+from kvlab.core.statistics import NORMAL
 
-_Z = 1.959963984540054  # 97.5 % quantile of the normal distribution
 _MOST_ITEMS = 10_000_000
 """Items beyond which nobody would send them."""
 
@@ -94,8 +94,8 @@ def _interval(only_a: float, only_b: float, items: float) -> Interval:
         raise ValueError("no item was answered by both arms")
     value = (only_b - only_a) / items
     # At +-1 the score is not defined; an arm that is always right against one that never is has its limit there.
-    low = -1.0 if only_a == items else _limit(only_a, only_b, items, (-1.0, value), _Z)
-    high = 1.0 if only_b == items else _limit(only_a, only_b, items, (value, 1.0), -_Z)
+    low = -1.0 if only_a == items else _limit(only_a, only_b, items, (-1.0, value), NORMAL)
+    high = 1.0 if only_b == items else _limit(only_a, only_b, items, (value, 1.0), -NORMAL)
     return Interval(value, low, high)
 
 

@@ -100,7 +100,7 @@ def compare_runs(
     seen = [
         _seen(metric, values, runs, seed=seed, resamples=resamples, sequential=sequential)
         for metric in METRICS
-        if all(values := _values(metric, runs)) and {run.arm for run in runs} == {"a", "b"}
+        if all(values := per_run(metric, runs)) and {run.arm for run in runs} == {"a", "b"}
     ]
     deciding = [one for one in seen if one.metric.name in PRIMARY]
     adjusted = _adjusted(deciding, sequential=sequential)
@@ -125,11 +125,16 @@ class _Seen(NamedTuple):
     prompts: int
 
 
-def _values(metric: Metric, runs: Sequence[Run]) -> list[list[float]]:
-    """Per run: the values of the prompts that every run answered, or the run's one number. Empty lists: not there."""
+def per_run(metric: Metric, runs: Sequence[Run]) -> list[list[float]]:
+    """Of every run: the values of the prompts that all runs answered, in milliseconds, or the run's one number.
+
+    Empty lists: it is not there, or the runs hold different numbers of prompts.
+    """
     if metric.statistic is None:
         return [[run.metrics[metric.name]] if metric.name in run.metrics else [] for run in runs]
     columns = [[None if row.error else metric.value(row) for row in run.rows] for run in runs]
+    if len({len(column) for column in columns}) > 1:
+        return [[] for _ in columns]
     kept = [i for i, values in enumerate(zip(*columns, strict=True)) if None not in values]
     return [[value * 1000 for i in kept if (value := column[i]) is not None] for column in columns]
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Statistic = Literal["mean", "median", "p99"]
 
 LEVEL = 0.95
+NORMAL = 1.959963984540054
+"""97.5 % quantile of the normal distribution."""
 CHANCE = 0.05
 """Probability from which uneven counts of failures may be chance."""
 MINIMUM = {"mean": 5, "median": 8, "p99": 368}
@@ -97,15 +99,25 @@ def geometric_interval(values: Sequence[float]) -> Interval | None:
     Exact for log-normal values, from 2 of them on, where a bootstrap has nothing to draw from. None for fewer, or for
     a value that is not positive.
     """
-    if len(values) < 2 or min(values) <= 0:
+    if min(values, default=0.0) <= 0:
+        return None
+    from math import exp, log
+
+    found = student_interval([log(value) for value in values])
+    return None if found is None else Interval(exp(found.value), exp(found.low), exp(found.high))
+
+
+def student_interval(values: Sequence[float]) -> Interval | None:
+    """Mean with Student's interval; None for fewer than two values."""
+    if len(values) < 2:
         return None
     import numpy as np
     from scipy.stats import t
 
-    logs = np.log(np.asarray(values, dtype=float))
-    half = float(t.ppf((1 + LEVEL) / 2, len(logs) - 1) * logs.std(ddof=1) / len(logs) ** 0.5)
-    low, value, high = np.exp([logs.mean() - half, logs.mean(), logs.mean() + half])
-    return Interval(float(value), float(low), float(high))
+    data = np.asarray(values, dtype=float)
+    half = float(t.ppf((1 + LEVEL) / 2, len(data) - 1) * data.std(ddof=1) / len(data) ** 0.5)
+    mean = float(data.mean())
+    return Interval(mean, mean - half, mean + half)
 
 
 def bootstrap_change(
@@ -184,6 +196,15 @@ def resampled(groups: list[Array], statistic: Statistic, rng: np.random.Generato
             parts.append(reduced_rows(group[:, columns], statistic).T)
         found.append(np.concatenate(parts))
     return found
+
+
+def t_quantiles(freedom: int, rng: np.random.Generator, count: int) -> Array:
+    """`count` evenly spaced quantiles of Student's t in random order: at 2 degrees of freedom its tails are too heavy
+    to draw."""
+    import numpy as np
+    from scipy.stats import t
+
+    return rng.permutation(np.asarray(t.ppf((np.arange(count) + 0.5) / count, freedom), dtype=float))
 
 
 def bounds(drawn: Array, n: int) -> tuple[float, float]:

@@ -10,11 +10,11 @@ from kvlab.core.exam import Marked
 from kvlab.core.gate import CannotRun, Example, Figure, GateOptions, GateRule, Part, PartFinding, PartVerdict, Side
 from kvlab.core.harness import HarnessRun, Sample, Score
 from kvlab.core.interval import Interval
+from kvlab.core.statistics import NORMAL
 from kvlab.gates import _accuracy as accuracy
 from kvlab.harness import command, results
 
 NAME, TITLE = "lm-eval", "Tasks of lm-evaluation-harness"
-_Z = 1.959963984540054  # 97.5 % quantile of the normal distribution
 
 
 def _collect(side: Side) -> HarnessRun:
@@ -137,14 +137,14 @@ def _figure(task: str, runs: Sequence[HarnessRun]) -> Figure:
 def _interval(score: Score) -> Interval | None:
     if score.stderr is None:
         return None
-    return Interval(score.value, score.value - _Z * score.stderr, score.value + _Z * score.stderr)
+    return Interval(score.value, score.value - NORMAL * score.stderr, score.value + NORMAL * score.stderr)
 
 
 def _difference(a: Score, b: Score) -> Interval | None:
     """b less a from the two standard errors, as if the runs had asked different documents: wider than a paired one."""
     if a.stderr is None or b.stderr is None:
         return None
-    half = _Z * (a.stderr**2 + b.stderr**2) ** 0.5
+    half = NORMAL * (a.stderr**2 + b.stderr**2) ** 0.5
     return Interval(b.value - a.value, b.value - a.value - half, b.value - a.value + half)
 
 

@@ -9,7 +9,7 @@ from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.interval import Interval
 from kvlab.core.performance import share
 from kvlab.core.prefix import LengthPoint, PrefixLengths
-from kvlab.core.statistics import LEVEL, geometric_interval
+from kvlab.core.statistics import geometric_interval, student_interval
 from kvlab.sharing.line import Line, Sent
 from kvlab.sharing.quick import HITS, LOOK, SLIGHT
 
@@ -163,19 +163,6 @@ def _with_pays(point: LengthPoint) -> LengthPoint:
 def _unhit(point: LengthPoint) -> bool:
     """Whether the engine says that the prefix was not found: then something else made the warm requests faster."""
     return point.cached_share is not None and point.cached_share < HITS
-
-
-def student_interval(values: Sequence[float]) -> Interval | None:
-    """Mean with Student's interval; None for fewer than two values."""
-    if len(values) < 2:
-        return None
-    import numpy as np
-    from scipy.stats import t
-
-    data = np.asarray(values, dtype=float)
-    half = float(t.ppf((1 + LEVEL) / 2, len(data) - 1) * data.std(ddof=1) / len(data) ** 0.5)
-    mean = float(data.mean())
-    return Interval(mean, mean - half, mean + half)
 
 
 def _slope(rounds: Mapping[int, Sequence[Round]]) -> Interval | None:
