@@ -14,6 +14,7 @@ import msgspec
 
 from kvlab.core.errors import KvlabError
 from kvlab.core.interval import Interval
+from kvlab.core.units import listed
 
 E = TypeVar("E")
 
@@ -221,11 +222,11 @@ def whole(findings: Sequence[PartFinding], rule: GateRule, asked: Sequence[str])
     missing = [name for name in words["not run"] if name in asked]
     verdict: Literal["pass", "fail", "inconclusive"]
     if words["fail"]:
-        verdict, because = "fail", f"{_and(words['fail'])} failed"
+        verdict, because = "fail", f"{listed(words['fail'])} failed"
     elif words["inconclusive"] or missing:
-        verdict, because = "inconclusive", f"{_and([*words['inconclusive'], *missing])} could not be settled"
+        verdict, because = "inconclusive", f"{listed([*words['inconclusive'], *missing])} could not be settled"
     elif words["pass"]:
-        verdict, because = "pass", f"{_and(words['pass'])} passed"
+        verdict, because = "pass", f"{listed(words['pass'])} passed"
     else:
         verdict, because = "inconclusive", "no part was run"
     left_out = [name for name in words["not run"] if verdict == "fail" or name not in asked]
@@ -234,7 +235,3 @@ def whole(findings: Sequence[PartFinding], rule: GateRule, asked: Sequence[str])
 
 
 _ORDER: tuple[PartVerdict, ...] = ("pass", "fail", "inconclusive", "not run")
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from kvlab.core.comparison import ComparisonRow
-from kvlab.core.performance import DECISIVE, PRIMARY, compare_runs, percent, percent_range, share
+from kvlab.core.performance import DECISIVE, PRIMARY, compare_runs, percent, share
 from kvlab.core.quality import Prefix, Quality
 from kvlab.core.record import AbVerdict, PoolPeak, Run
 from kvlab.core.remarks import (
@@ -34,10 +34,12 @@ from kvlab.core.remarks import (
     beside_tpot,
     drifted,
     pressure,
+    sentence,
     slow_begin,
     unsteady,
 )
 from kvlab.core.statistics import CHANCE, fisher
+from kvlab.core.units import listed
 
 Code = Literal["better", "worse", "no_difference_seen", "inconclusive"]
 
@@ -97,7 +99,7 @@ def _performance(rows: Sequence[ComparisonRow]) -> _Finding:
     primary = [row for row in rows if row.metric in PRIMARY]
     better = [row for row in primary if row.verdict == "better"]
     worse = [row for row in primary if row.verdict == "worse"]
-    because = tuple(_sentence(row) for row in primary)
+    because = tuple(sentence(row) for row in primary)
     if better and worse:
         return _mixed(better, worse, because)
     if better or worse:
@@ -128,22 +130,7 @@ def _mixed(better: list[ComparisonRow], worse: list[ComparisonRow], because: tup
 def _words(rows: Sequence[ComparisonRow]) -> str:
     """Rows in a few words, the whole request first: "better in output throughput (+31 %) and ..."."""
     parts = [f"{TITLES[row.metric]} ({percent(row.change or 0)})" for row in rows]
-    return f"{rows[0].verdict} in {_and(parts)}"
-
-
-def _and(parts: Sequence[str]) -> str:
-    return " and ".join((", ".join(parts[:-1]), parts[-1])) if len(parts) > 1 else parts[0]
-
-
-def _sentence(row: ComparisonRow) -> str:
-    """A row as a reason: the change, its interval, the noise floor and what follows."""
-    if row.change is None:
-        return f"{TITLES[row.metric]}: {row.because}"
-    interval = ""
-    if row.low is not None and row.high is not None:
-        interval = f" ({percent_range(row.low, row.high)})"
-    noise = "" if row.noise is None else f", noise between runs {share(row.noise)}"
-    return f"{TITLES[row.metric]} {percent(row.change)}{interval}{noise}: {row.verdict}, {row.because}"
+    return f"{rows[0].verdict} in {listed(parts)}"
 
 
 def _with_failures(found: _Finding, a: ArmSum, b: ArmSum) -> _Finding:

@@ -17,9 +17,10 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from kvlab.core.comparison import ComparisonRow
-from kvlab.core.performance import DECISIVE, PRIMARY, percent, percent_range, share
+from kvlab.core.performance import DECISIVE, PRIMARY, percent
 from kvlab.core.quality import Quality
 from kvlab.core.record import Run
+from kvlab.core.remarks import TITLES, sentence
 from kvlab.core.statistics import CHANCE, fisher
 
 Code = Literal["no_regression", "regression", "inconclusive"]
@@ -49,8 +50,8 @@ class Evidence(NamedTuple):
 def judge(evidence: Evidence) -> VerifyVerdict:
     """The verdict by the rule above."""
     primary = [row for row in evidence.rows if row.metric in PRIMARY]
-    reasons = [_sentence(row) for row in primary]
-    worse = [f"{_title(row)} ({percent(row.change or 0)})" for row in primary if row.verdict == "worse"]
+    reasons = [sentence(row) for row in primary]
+    worse = [f"{TITLES[row.metric]} ({percent(row.change or 0)})" for row in primary if row.verdict == "worse"]
     if failing := _failures(evidence.frozen, evidence.runs):
         fails_more, text = failing
         reasons.insert(0, text)
@@ -72,7 +73,7 @@ def judge(evidence: Evidence) -> VerifyVerdict:
     if evidence.same_prompts is None:
         text = "The plan was made again, the engine started, and its log agrees; nothing had been measured."
         return VerifyVerdict(code="no_regression", text=text, because=tuple(reasons))
-    better = [f"{_title(row)} ({percent(row.change or 0)})" for row in primary if row.verdict == "better"]
+    better = [f"{TITLES[row.metric]} ({percent(row.change or 0)})" for row in primary if row.verdict == "better"]
     text = "Nothing is worse than frozen beyond the noise" + (f"; better: {', '.join(better)}." if better else ".")
     return VerifyVerdict(code="no_regression", text=text, because=tuple(reasons))
 
@@ -91,20 +92,6 @@ def _unsure(evidence: Evidence, primary: Sequence[ComparisonRow]) -> str | None:
     if evidence.quality is not None and evidence.quality.verdict == "inconclusive":
         return "Nothing is worse in performance; the answers could not be judged."
     return None
-
-
-def _sentence(row: ComparisonRow) -> str:
-    if row.change is None:
-        return f"{_title(row)}: {row.because}"
-    interval = f" ({percent_range(row.low, row.high)})" if row.low is not None and row.high is not None else ""
-    noise = "" if row.noise is None else f", noise {share(row.noise)}"
-    return f"{_title(row)} {percent(row.change)}{interval}{noise}: {row.verdict}, {row.because}"
-
-
-def _title(row: ComparisonRow) -> str:
-    names = {"ttft": "time to first token", "tpot": "time per output token", "e2el": "end-to-end latency"}
-    words = row.metric.removesuffix("_ms").split("_")
-    return " ".join(names.get(word, word) for word in words)
 
 
 def _failures(frozen: Sequence[Run], runs: Sequence[Run]) -> tuple[bool, str] | None:

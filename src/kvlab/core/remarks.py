@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kvlab.core.blocks import drift
 from kvlab.core.comparison import ComparisonRow
-from kvlab.core.performance import DECISIVE, PRIMARY, percent, share
+from kvlab.core.performance import DECISIVE, PRIMARY, percent, percent_range, share
 from kvlab.core.record import Run
 from kvlab.core.statistics import CHANCE
 
@@ -29,6 +29,17 @@ TITLES = {
     "mean_tpot_ms": "mean time per output token",
     "mean_e2el_ms": "mean end-to-end latency",
 }
+
+
+def sentence(row: ComparisonRow) -> str:
+    """A metric that decides as a reason: the change, its interval, the noise and what follows."""
+    if row.change is None:
+        return f"{TITLES[row.metric]}: {row.because}"
+    interval = ""
+    if row.low is not None and row.high is not None:
+        interval = f" ({percent_range(row.low, row.high)})"
+    noise = "" if row.noise is None else f", noise between runs {share(row.noise)}"
+    return f"{TITLES[row.metric]} {percent(row.change)}{interval}{noise}: {row.verdict}, {row.because}"
 
 
 class ArmSum(NamedTuple):

@@ -45,7 +45,9 @@ def more(rows: Sequence[ComparisonRow], *, blocks: int, prompts: int, sequential
 
 
 def _needed(row: ComparisonRow, blocks: int, *, sequential: bool) -> tuple[int, int, int | None] | None:
-    """Blocks at the lower end of the noise's 95 % interval, at the noise as seen, and at the upper end (chi-squared).
+    """Blocks at the lower end of the noise's 95 % interval, in its middle (the median), and at the upper end.
+
+    The interval is that of a standard deviation by chi-squared.
 
     None: no noise to go by, or more blocks than anybody waits for.
     """

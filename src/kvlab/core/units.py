@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kvlab.core.errors import BadInput, shortened
 
 KIB = 1 << 10
@@ -41,6 +43,11 @@ def parse_tokens(text: str, what: str) -> int:
 def counted(count: int, noun: str) -> str:
     """A count with its noun: "1 token", "16 tokens"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words as a sentence lists them: "a", "a and b", "a, b and c"."""
+    return " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]
 
 
 def gib(amount: float) -> str:
