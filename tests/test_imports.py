@@ -61,7 +61,10 @@ ORDER = [
     {"api"},
     {"cli"},
 ]
-VARIANTS = ("diagnoses", "engines", "families", "gates", "readers", "recordings", "rules", "runners")
+VARIANTS = (
+    *("diagnoses", "engines", "exams", "families", "gates", "needles", "readers", "recordings", "rules", "runners"),
+    "traces",
+)
 FILES = sorted(SRC.rglob("*.py"))
 
 

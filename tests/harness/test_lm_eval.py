@@ -154,6 +154,15 @@ def test_progress_key_and_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (tmp_path / "key").read_text().strip() == "k3y"
 
 
+def test_a_key_that_a_server_repeats_is_neither_told_nor_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVLAB_API_KEY", "k3y-of-mine")
+    words = program(tmp_path, 'echo "401: invalid key $OPENAI_API_KEY" >&2; exit 1')
+    with pytest.raises(EngineFailed, match=r"401: invalid key \*\*\*") as told:
+        command.run((words,), tmp_path / "log", tmp_path, lambda done, total: None)
+    assert "k3y" not in str(told.value)
+    assert "k3y" not in (tmp_path / "log").read_text()
+
+
 def test_an_interruption_stops_all_that_it_started(tmp_path: Path) -> None:
     def interrupt(done: int, total: int) -> None:
         raise KeyboardInterrupt

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from kvlab import supervised
 from kvlab.core.errors import BadInput, EngineFailed, shortened
 from kvlab.core.gate import GateOptions
+from kvlab.core.masking import masked
 from kvlab.load.address import authorization, base_url
 from kvlab.load.client import api_key
 
@@ -99,7 +100,11 @@ def run(words: tuple[str, ...], log: Path, cwd: Path | None, progress: Callable[
     """
     # An OpenAI key of the user is for OpenAI, not for whatever address is asked.
     env = {**os.environ, "OPENAI_API_KEY": api_key() or "none", "TOKENIZERS_PARALLELISM": "false"}
-    if supervised.run(words, log, env=env, cwd=cwd, watch=lambda: _tell(log, progress)):
+    try:
+        code = supervised.run(words, log, env=env, cwd=cwd, watch=lambda: _tell(log, progress))
+    finally:
+        _without_key(log)
+    if code:
         raise EngineFailed(f"lm_eval failed: {last_words(log)}; its log: {log}")
 
 
@@ -111,8 +116,15 @@ def _tell(log: Path, progress: Callable[[int, int], None]) -> None:
         progress(int(bars[-1][0]), int(bars[-1][1]))
 
 
+def _without_key(log: Path) -> None:
+    """Takes the key out of the log, should the server have repeated it in an error."""
+    key, text = (api_key() or "").encode(), log.read_bytes()
+    if key and key in text:
+        log.write_bytes(text.replace(key, b"***"))
+
+
 def last_words(log: Path) -> str:
-    """The last line of the log that is no progress bar, without its time: the error of a traceback."""
+    """The last line of the log that is no progress bar: the error of a traceback. Keys in it are masked."""
     text = log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
     lines = [part.strip() for part in re.split(r"[\r\n]+", text) if part.strip() and "it/s]" not in part]
-    return shortened(lines[-1], 300) if lines else "it said nothing"
+    return shortened(masked(lines[-1]), 300) if lines else "it said nothing"
