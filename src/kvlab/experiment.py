@@ -18,7 +18,7 @@ from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.gate import Side, Tag
 from kvlab.core.plan import Plan
 from kvlab.core.record import Look, Record
-from kvlab.lab import Lab
+from kvlab.lab import RECORD, Lab
 from kvlab.launch import DYING_SECONDS, Server, start
 from kvlab.load.bench import BenchSpec, Prepared, prepare
 from kvlab.load.spec import Progress
@@ -29,7 +29,6 @@ from kvlab.reasons import checked
 from kvlab.settings import ArmName, OnStep, Settings, Step, order
 
 _SITTINGS = "sittings.json"
-_RECORD = "record.json"
 _GATE: dict[int, Tag] = {0: "a1", 1: "b", 3: "a2"}
 """Runs of the first block after which the quality gate collects: arm A twice, with a restart between, and B once."""
 _PREFIX_RUN = 1
@@ -62,7 +61,7 @@ class Experiment:
         self._tell("judging", len(self._steps))
         record = judging.record(self.lab, self.settings, self.plans, looks, self._about(command, sittings))
         self.lab.save("ab.json", record.ab)
-        self.lab.save(_RECORD, record)
+        self.lab.save(RECORD, record)
         return record
 
     def _run_steps(self, run: int) -> list[tuple[str, Callable[[Server], None]]]:
@@ -192,9 +191,9 @@ def _may_change(lab: Lab) -> frozenset[str]:
 
 def _refuse_peeking(settings: Settings, lab: Lab) -> None:
     """Raises BadInput for blocks that are added to a verdict that was read, as if they had been asked for before."""
-    if settings.sequential or not lab.has(_RECORD):
+    if settings.sequential or not lab.has(RECORD):
         return
-    known = lab.load(_RECORD, Record)
+    known = lab.load(RECORD, Record)
     done = len(known.runs) // 4
     if known.ab is not None and settings.blocks != done:
         raise BadInput(

@@ -21,7 +21,7 @@ from kvlab.core.plan import Ask, Plan
 from kvlab.core.plan_lines import digest, flags, lines
 from kvlab.core.record import Record, Run
 from kvlab.detect import local_gpus
-from kvlab.lab import SPEC, Lab
+from kvlab.lab import RECORD, SPEC, Lab
 from kvlab.load.bench import Prepared
 from kvlab.load.datasets import Dataset, PromptsFile, RequestLog, ShareGpt, TraceFile
 from kvlab.load.spec import Prompt
@@ -80,7 +80,7 @@ def of_lab(folder: Path, arm: ArmName | None = None, progress: OnBytes | None = 
         raise BadInput(f"{folder} is no lab: there is no {SPEC} in it; give the folder of kvlab ab, or --plan FILE")
     settings = lab.load(SPEC, Settings)
     refuse_unfinished(folder)
-    record = lab.load("record.json", Record)
+    record = lab.load(RECORD, Record)
     if record.ab is None:
         raise BadInput(f"{folder} holds no judged experiment; give the folder of kvlab ab, or --plan FILE")
     chosen: ArmName = arm or ("b" if record.ab.verdict.code == "better" else "a")

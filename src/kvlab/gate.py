@@ -13,7 +13,7 @@ from kvlab import gates, prompts
 from kvlab.answers import judge_quality
 from kvlab.attach import named, read_server
 from kvlab.core.errors import BadInput, KvlabError, ServerRefused
-from kvlab.core.gate import TAGS, GateAsk, Side, Tag, whole
+from kvlab.core.gate import ARMS, TAGS, GateAsk, Side, Tag, whole
 from kvlab.core.plan import Plan
 from kvlab.core.quality import Quality
 from kvlab.lab import Lab
@@ -70,11 +70,11 @@ def _gate_plans(plans: dict[ArmName, Plan], how: How) -> Quality:
         if all(how.lab.has(gates.file_of(name, tag)) for name in names):
             return
         plan = plans["b" if tag == "b" else "a"]
-        how.on_step(Step(number, len(TAGS), f"{_ARMS[tag]}: starting the engine"))
+        how.on_step(Step(number, len(TAGS), f"{ARMS[tag]}: starting the engine"))
         with start(plan, how.lab.path(f"engine-{number + 1}-{tag}.log")) as server:
             side = _side(how, tag, server.url, (plan.engine.name, min(contexts, default=None)))
             try:
-                gates.collect(names, tag, side, how.lab, _tell(how, number, _ARMS[tag]))
+                gates.collect(names, tag, side, how.lab, _tell(how, number, ARMS[tag]))
             except ServerRefused as error:
                 raise server.died(DYING_SECONDS) or error from None
 
@@ -94,9 +94,9 @@ def _gate_servers(a: str, b: str, how: How) -> Quality:
     with how.lab.claimed(Protocol(a=base_url(a), b=base_url(b), ask=how.ask)):
         for number, tag in enumerate(TAGS):
             url = b if tag == "b" else a
-            how.on_step(Step(number, len(TAGS), f"{_ARMS[tag]}: {base_url(url)}"))
+            how.on_step(Step(number, len(TAGS), f"{ARMS[tag]}: {base_url(url)}"))
             side = _side(how, tag, url, (engine_of[url][0], context))
-            gates.collect(names, tag, side, how.lab, _tell(how, number, _ARMS[tag]))
+            gates.collect(names, tag, side, how.lab, _tell(how, number, ARMS[tag]))
         return judged(names, how)
 
 
@@ -124,7 +124,6 @@ def judged(names: Sequence[str], how: How) -> Quality:
 
 _AGREEMENT, _HARNESS = "agreement", "lm-eval"
 _SECONDS = 20.0
-_ARMS: dict[Tag, str] = {"a1": "arm A", "b": "arm B", "a2": "arm A again"}
 
 
 def _names(ask: GateAsk, engine: str | None) -> tuple[str, ...]:

@@ -80,6 +80,7 @@ def history(*folders: Given) -> History:
 def report(record: Given, folder: Given | None = None) -> Path:
     """Renders a lab, or its record.json, again as report.html and charts; `folder` is where, the lab if left out."""
     from kvlab.core.record import Record
+    from kvlab.lab import RECORD
     from kvlab.reporting.html import write_charts, write_report
     from kvlab.resuming import refuse_unfinished
     from kvlab.store import read
@@ -87,7 +88,7 @@ def report(record: Given, folder: Given | None = None) -> Path:
     path = Path(place(record, "record"))
     if path.is_dir():
         refuse_unfinished(path)
-    source = path / "record.json" if path.is_dir() else path
+    source = path / RECORD if path.is_dir() else path
     target = Path(folder) if folder is not None else source.parent
     loaded = read(source, Record, "record of a lab")
     write_charts(loaded, target / "charts")

@@ -22,6 +22,7 @@ from kvlab.core.errors import BadInput
 T = TypeVar("T")
 
 SPEC = "lab.json"
+RECORD = "record.json"
 REPORT = "report.html"
 MODELS = "model"
 """Where a lab keeps a model file of its own."""

@@ -8,12 +8,9 @@ import msgspec
 
 from kvlab import gates, judging
 from kvlab.core.errors import BadInput
-from kvlab.core.gate import TAGS
-from kvlab.lab import SPEC, Lab
+from kvlab.core.gate import ARMS, TAGS
+from kvlab.lab import RECORD, SPEC, Lab
 from kvlab.settings import Settings, order
-
-RECORD = "record.json"
-_GATE = {"a1": "arm A", "b": "arm B", "a2": "arm A again"}
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +46,7 @@ def standing(folder: Path) -> Standing:
     if settings.quality_tokens is not None:
         several = len(settings.parts) > 1
         steps += [
-            (gates.file_of(part, tag), f"quality gate of {_GATE[tag]}" + (f" ({part})" if several else ""))
+            (gates.file_of(part, tag), f"quality gate of {ARMS[tag]}" + (f" ({part})" if several else ""))
             for tag in TAGS
             for part in settings.parts
         ]

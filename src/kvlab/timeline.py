@@ -14,7 +14,7 @@ from kvlab import lockfile, readers, store
 from kvlab.core.errors import BadInput, KvlabError, nearest
 from kvlab.core.record import Record, Run
 from kvlab.core.vllm_result import is_metric
-from kvlab.lab import SPEC, Lab
+from kvlab.lab import RECORD, SPEC, Lab
 from kvlab.observe import read_log
 from kvlab.verifying import RESULT, Verify
 
@@ -101,8 +101,8 @@ def _places(folder: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 def _readers(place: Path, names: list[str]) -> Iterator[tuple[_Read, str]]:
-    if "record.json" in names:
-        yield _record, "record.json"
+    if RECORD in names:
+        yield _record, RECORD
     elif RESULT in names:
         yield _verify, RESULT
     elif SPEC in names and Lab(place).kind() in ("kvlab/lab", "kvlab/verify-lab"):

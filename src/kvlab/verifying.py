@@ -25,7 +25,7 @@ from kvlab.core.record import Machine, Run
 from kvlab.core.regression import Evidence, VerifyVerdict, judge
 from kvlab.freezing import gpus_here, locked_log
 from kvlab.lab import Lab
-from kvlab.lockfile import Lock, LockedEngine, LockedPlan, compared, read, run_of
+from kvlab.lockfile import NAME, Lock, LockedEngine, LockedPlan, compared, read, run_of
 from kvlab.preflight import check_installed
 from kvlab.refit import Refit, refit
 from kvlab.repeating import Repeated, Session, agreeing
@@ -131,7 +131,7 @@ def verify(wanted: Asked, on_step: OnStep) -> Verify:
     runs = wanted.runs if wanted.runs is not None else max(1, len(lock.runs))
     if runs < 1:
         raise BadInput(f"--runs {runs} must be at least 1")
-    content = store.read_bytes(base / wanted.lock.name if wanted.lock.is_file() else base / "kvlab.lock", "kvlab.lock")
+    content = store.read_bytes(wanted.lock / NAME if wanted.lock.is_dir() else wanted.lock, NAME)
     spec = VerifySpec(lock=wanted.lock.name, lock_sha256=hashlib.sha256(content).hexdigest(), runs=runs)
     lab = Lab(lab_of(wanted.lab))
     with lab.claimed(spec):

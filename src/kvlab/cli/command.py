@@ -88,6 +88,11 @@ def positive(text: str) -> float:
     return value
 
 
+def words(given: list[str]) -> tuple[str, ...]:
+    """The names in lists with commas or blanks."""
+    return tuple(word for text in given for word in text.replace(",", " ").split())
+
+
 def count(text: str) -> int:
     """An argument type for a whole number of at least 1."""
     try:

@@ -22,6 +22,7 @@ PartVerdict = Literal["pass", "fail", "inconclusive", "not run"]
 Tag = Literal["a1", "b", "a2"]
 """Whose evidence: arm A, arm B, arm A after a restart."""
 TAGS: tuple[Tag, ...] = ("a1", "b", "a2")
+ARMS: dict[Tag, str] = {"a1": "arm A", "b": "arm B", "a2": "arm A again"}
 
 
 class CannotRun(KvlabError):

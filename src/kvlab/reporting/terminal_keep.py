@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from kvlab.core.performance import PRIMARY
 from kvlab.core.plan_lines import Difference
 from kvlab.reporting import words
 from kvlab.reporting.terminal import comparison
@@ -86,7 +87,6 @@ def _value(value: float | str | None) -> str:
     return words.plain(value) if isinstance(value, str) else words.number(value)
 
 
-_MAIN = ("output_throughput", "mean_ttft_ms", "mean_tpot_ms", "mean_e2el_ms")
 _BAR = 14
 
 
@@ -96,11 +96,11 @@ def history(value: History) -> RenderableType:
         return Text(f"Nothing of kvlab in {', '.join(value.folders)}: no lab, result, kvlab.lock or verify")
     body = table(
         *(left("when"), left("what"), left("where"), left("engine"), left("arm")),
-        *(right(words.metric_with_unit(name, "ms" if name.endswith("_ms") else "")) for name in _MAIN),
+        *(right(words.metric_with_unit(name, "ms" if name.endswith("_ms") else "")) for name in PRIMARY),
         left("verdict"),
     )
     for entry in value.entries:
-        cells = (words.number(entry.metrics[name]) if name in entry.metrics else "" for name in _MAIN)
+        cells = (words.number(entry.metrics[name]) if name in entry.metrics else "" for name in PRIMARY)
         body.add_row(
             *(Text(text) for text in (*_row(entry), words.plain(entry.label))),
             *(Text(cell) for cell in cells),

@@ -12,7 +12,7 @@ from kvlab.core.prefix import ChurnPoint, PrefixChurn, Told
 from kvlab.core.statistics import geometric_interval
 from kvlab.sharing.line import Line, Sent
 from kvlab.sharing.pool import Pool, Visit
-from kvlab.sharing.quick import HITS, LOOK
+from kvlab.sharing.quick import LEAST_HIT, LOOK
 from kvlab.sharing.writer import Passage
 
 TAIL = 8
@@ -164,7 +164,7 @@ def _edges(levels: dict[int, Level]) -> tuple[int | None, int | None]:
     """The largest number whose second visit hit as the smallest one's did, and the smallest beyond it that did not."""
     shares = {count: hit_share(level.sent) for count, level in sorted(levels.items())}
     first = next(iter(shares.values()), None)
-    if first is None or first < HITS:
+    if first is None or first < LEAST_HIT:
         return None, None
     full = [count for count, found in shares.items() if found is not None and found >= first - SAME]
     lost = [count for count, found in shares.items() if found is not None and found < first - SAME]

@@ -11,7 +11,7 @@ from kvlab.core.performance import share
 from kvlab.core.prefix import LengthPoint, PrefixLengths
 from kvlab.core.statistics import geometric_interval, student_interval
 from kvlab.sharing.line import Line, Sent
-from kvlab.sharing.quick import HITS, LOOK, SLIGHT
+from kvlab.sharing.quick import LEAST_HIT, LOOK, SLIGHT
 
 if TYPE_CHECKING:
     from kvlab.load.spec import Prompt
@@ -162,7 +162,7 @@ def _with_pays(point: LengthPoint) -> LengthPoint:
 
 def _unhit(point: LengthPoint) -> bool:
     """Whether the engine says that the prefix was not found: then something else made the warm requests faster."""
-    return point.cached_share is not None and point.cached_share < HITS
+    return point.cached_share is not None and point.cached_share < LEAST_HIT
 
 
 def _slope(rounds: Mapping[int, Sequence[Round]]) -> Interval | None:

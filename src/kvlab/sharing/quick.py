@@ -39,8 +39,8 @@ ANSWER_TOKENS = 4
 TOO_LONG = "; if the prompts were too long for the server, lower --prefix-tokens"
 SLIGHT = 1.1
 """A speed-up below this is nothing: a prefix that is really reused saves most of its time."""
-HITS = 0.1
-"""Cached share of the warm prompts below which caching is not hitting; block rounding alone costs far less."""
+LEAST_HIT = 0.1
+"""Cached share of a prompt that was sent before below which it was not found; block rounding alone costs far less."""
 
 LOOK = (
     "prefix caching is off or not hitting: look for variable text at the front of the prompt, at the prefix-caching"
@@ -227,7 +227,7 @@ def _verdict(speedup: Interval, cached: float | None, source: str) -> tuple[Code
             return "prefix caching gives nothing", f"{seen}; {LOOK}"
         return "inconclusive", f"{seen}; a longer prefix or more rounds would tell"
     seen += f"; {share(cached)} of the warm prompts' tokens came from the cache, by {source}"
-    if cached < HITS:
+    if cached < LEAST_HIT:
         if faster:
             return "inconclusive", f"{seen}, so something else made the warm requests faster"
         return "prefix caching gives nothing", f"{seen}; {LOOK}"
@@ -240,6 +240,6 @@ def _cold_hits(requests: Sequence[PrefixRequest]) -> str:
     """A remark when the cold requests were not cold."""
     cold = _counted(request for request in requests if request.position == 0)
     hits = sum(cached for cached, _ in cold) / sum(tokens for _, tokens in cold) if cold else 0.0
-    if hits < HITS:
+    if hits < LEAST_HIT:
         return ""
     return f"; {share(hits)} of the cold prompts came from the cache too, so the speed-up is understated"

@@ -12,11 +12,10 @@ from typing import Literal
 from kvlab.core.errors import ServerRefused
 from kvlab.core.prefix import PrefixSalts, SaltProbe
 from kvlab.sharing.line import Line
+from kvlab.sharing.quick import LEAST_HIT
 
 TOKENS = 1280
 """Of the prompt: longer than the common sliding windows, within which some engines reuse nothing."""
-HIT = 0.1
-"""Cached share of the prompt from which it was found."""
 Salt = Literal["none", "first", "second"]
 _ORDER: tuple[Salt, ...] = ("none", "first", "first", "second", "none", "first")
 
@@ -56,7 +55,7 @@ def judge_salts(probes: Sequence[SaltProbe], prompt_tokens: int | None) -> Prefi
         return found("not supported", f"the server refuses requests with a cache_salt: {salted[0].error}")
     if prompt_tokens is None or any(probe.cached_tokens is None for probe in probes):
         return found("not seen", "neither usage nor the engine's metrics state the cached tokens of each request")
-    hits = [(probe.cached_tokens or 0) >= HIT * prompt_tokens for probe in probes]
+    hits = [(probe.cached_tokens or 0) >= LEAST_HIT * prompt_tokens for probe in probes]
     again = [hit for probe, hit in zip(probes, hits, strict=True) if probe.repeat]
     fresh = [hit for probe, hit in zip(probes, hits, strict=True) if not probe.repeat and probe.salt != "none"]
     if not hits or hits[0]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvlab.cli import loading
 from kvlab.cli.asking import add_arguments, arms
-from kvlab.cli.command import Answer, Command, count, positive, tokens
+from kvlab.cli.command import Answer, Command, count, positive, tokens, words
 from kvlab.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         quality_tokens=None if options.no_quality else options.quality_tokens,
         prefix_rounds=None if options.no_prefix else 4,
         prefix_tokens=options.prefix_tokens,
-        parts=tuple(filter(None, (part.strip() for part in options.parts.split(",")))),
+        parts=words([options.parts]),
         blocks=options.blocks or (MOST_BLOCKS if options.sequential else 1),
         sequential=options.sequential,
         against_itself=options.against_itself,

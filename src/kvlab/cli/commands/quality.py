@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kvlab.cli.asking import add_arguments, arms
-from kvlab.cli.command import Answer, Command, count, positive, tokens
+from kvlab.cli.command import Answer, Command, count, positive, tokens, words
 from kvlab.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -149,11 +149,6 @@ def _sides(options: argparse.Namespace) -> tuple[Plan, Plan] | tuple[str, str]:
         raise BadInput("a model and an address do not pair; name two models, or the addresses of two servers")
     a, b = arms(options)
     return api.plan_ask(given[0], a), api.plan_ask(given[-1], b)
-
-
-def words(given: list[str]) -> tuple[str, ...]:
-    """The names in lists with commas or blanks."""
-    return tuple(word for text in given for word in text.replace(",", " ").split())
 
 
 def _listed() -> Answer:

@@ -44,6 +44,6 @@ def metric_over_time(entries: Sequence[Entry], metric: str) -> Drawing:
     return Drawing(
         name=f"history-{metric}",
         title=title[:1].upper() + title[1:],
-        text=f"{title} of {words.counted(len(rows), 'entry').replace('entrys', 'entries')}, the oldest first.",
+        text=f"{title} of {len(rows)} {'entry' if len(rows) == 1 else 'entries'}, the oldest first.",
         chart=alt.layer(line, points).properties(width=WIDTH, height=240),
     )
