@@ -121,7 +121,8 @@ def test_sglang_states_the_prompt_from_where_it_was_asked() -> None:
     posts, found = run("sglang", ScoreAsk("m", [2, 20, 30, 40], (2, 3), 2, 0.0), [{"meta_info": meta}])
     assert posts[0].body["logprob_start_len"] == 1
     assert [(one.true, one.logprob, one.top[0].id) for one in found] == [(30, -0.5, 30), (40, -0.25, 41)]
-    for broken in ({}, {"meta_info": {**meta, "input_top_logprobs": [None]}}):
+    silent = {"meta_info": {**meta, "input_top_logprobs": [None, None, None]}}
+    for broken in ({}, {"meta_info": {**meta, "input_top_logprobs": [None]}}, silent):
         with pytest.raises(ServerRefused, match="/generate"):
             run("sglang", ScoreAsk("m", [2, 20, 30, 40], (2, 3), 2, 0.0), [broken])
 
@@ -160,7 +161,26 @@ def test_vllm_states_the_same_of_a_prompt_and_of_a_generated_token() -> None:
         assert left.chosen == left.top[0].id
 
 
-def test_tokens_without_their_ids_are_refused() -> None:
-    generated = {"tokens": [" the"], "token_logprobs": [-0.1], "top_logprobs": [{" the": -0.1}]}
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"tokens": [" the"]},
+        {"top_logprobs": [{" the": -0.1}]},
+        {"tokens": []},
+        {"token_logprobs": []},
+        {"top_logprobs": []},
+        {"token_logprobs": [None], "top_logprobs": [None]},
+    ],
+)
+def test_a_generated_token_without_ids_or_numbers_is_refused(changed: dict[str, Any]) -> None:
+    generated = {"tokens": ["token_id:7"], "token_logprobs": [-0.1], "top_logprobs": [{"token_id:7": -0.1}]} | changed
     with pytest.raises(ServerRefused, match="by its id"):
         run("vllm", ScoreAsk("m", list(range(600)), (599,), 5, 0.0), [{"choices": [{"logprobs": generated}]}])
+
+
+def test_a_forced_token_without_a_number_is_refused() -> None:
+    stated = {"tokens": ["token_id:7"], "token_logprobs": [-0.1], "top_logprobs": [{"token_id:7": -0.1}]}
+    forced = {"tokens": ["token_id:599"], "token_logprobs": [None], "top_logprobs": [{"token_id:7": -0.1}]}
+    answers = [{"choices": [{"logprobs": one}]} for one in (stated, forced)]
+    with pytest.raises(ServerRefused, match="allowed_token_ids"):
+        run("vllm", ScoreAsk("m", list(range(600)), (599,), 5, 0.0), answers)

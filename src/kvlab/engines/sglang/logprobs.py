@@ -62,6 +62,8 @@ def _scored(at: int, ask: ScoreAsk, meta: _Meta, start: int) -> Scored:
         raise ServerRefused(f"/generate states no log-probability of the prompt's token {at}; is this SGLang?")
     stated = meta.input_top_logprobs[at - start] or []
     top = tuple(Candidate(name, value, text or "") for value, name, text in stated[: ask.top] if value is not None)
+    if not top:
+        raise ServerRefused(f"/generate states no likeliest tokens at the prompt's token {at}; is this SGLang?")
     return Scored(position=at, true=token, logprob=logprob, top=top)
 
 

@@ -56,7 +56,7 @@ def _whole(ask: ScoreAsk) -> Scoring:
 
 
 def _scored(at: int, true: int, stated: dict[str, _Token] | None, top: int) -> Scored:
-    if stated is None or str(true) not in stated:
+    if stated is None or str(true) not in stated or not all(map(str.isdecimal, stated)):
         raise ServerRefused(f"{_PATH} states no log-probability of the prompt's token {at}; is this vLLM?")
     tokens = (Candidate(int(name), token.logprob, token.decoded_token or "") for name, token in stated.items())
     ranked = sorted(tokens, key=lambda token: -token.logprob)
@@ -72,7 +72,7 @@ def _by_position(ask: ScoreAsk) -> Scoring:
         logprob = stated.get(true)
         if logprob is None:  # less likely than all that are stated: generated alone, it states its own
             forced, only = _next(_choice((yield Post(_PATH, body | {"allowed_token_ids": [true]}))))
-            if forced != true:
+            if forced != true or true not in only:
                 raise ServerRefused(f"{_PATH} took another token than allowed_token_ids names; is this vLLM?")
             logprob = only[true]
         ranked = sorted((Candidate(token, value) for token, value in stated.items()), key=lambda token: -token.logprob)
@@ -83,14 +83,18 @@ def _by_position(ask: ScoreAsk) -> Scoring:
 def _next(choice: _Choice) -> tuple[int, dict[int, float]]:
     """The token that was generated, and all that are stated with it."""
     one = choice.logprobs
-    names = [] if one is None or len(one.tokens) != 1 else [one.tokens[0], *(one.top_logprobs[0] or {})]
-    if one is None or not names or not all(name.removeprefix(_NAMED).isdecimal() for name in names):
-        raise ServerRefused(f"{_PATH} did not answer with the log-probabilities of one token by its id; is this vLLM?")
-    stated = {int(name.removeprefix(_NAMED)): value for name, value in (one.top_logprobs[0] or {}).items()}
-    taken = int(names[0].removeprefix(_NAMED))
-    if one.token_logprobs[0] is not None:
-        stated[taken] = one.token_logprobs[0]
-    return taken, stated
+    lists = () if one is None else (one.tokens, one.token_logprobs, one.top_logprobs)
+    if one is not None and [len(some) for some in lists] == [1, 1, 1]:
+        top = one.top_logprobs[0] or {}
+        names = [name.removeprefix(_NAMED) for name in (one.tokens[0], *top)]
+        if all(map(str.isdecimal, names)):
+            taken, *others = map(int, names)
+            stated = dict(zip(others, top.values(), strict=True))
+            if one.token_logprobs[0] is not None:
+                stated[taken] = one.token_logprobs[0]
+            if stated:
+                return taken, stated
+    raise ServerRefused(f"{_PATH} did not answer with the log-probabilities of one token by its id; is this vLLM?")
 
 
 def _body(ask: ScoreAsk, prompt: list[int]) -> dict[str, object]:
