@@ -38,7 +38,7 @@ from kvlab.lockfile import (
 )
 from kvlab.observe import read_log
 from kvlab.reasons.replan import as_asked
-from kvlab.resuming import refuse_unfinished
+from kvlab.resuming import refuse_unfinished, settings_of
 from kvlab.settings import ArmName, Settings
 from kvlab.weightfiles import OnBytes, model
 
@@ -78,7 +78,7 @@ def of_lab(folder: Path, arm: ArmName | None = None, progress: OnBytes | None = 
     lab = Lab(folder)
     if not lab.has(SPEC):
         raise BadInput(f"{folder} is no lab: there is no {SPEC} in it; give the folder of kvlab ab, or --plan FILE")
-    settings = lab.load(SPEC, Settings)
+    settings = settings_of(folder)
     refuse_unfinished(folder)
     record = lab.load(RECORD, Record)
     if record.ab is None:

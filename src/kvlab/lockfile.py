@@ -163,7 +163,19 @@ def read(path: Path) -> Lock:
     """The lock at `path`, or in the folder of that name. Raises BadInput in one line."""
     if path.is_dir() and not (path / NAME).exists():
         raise BadInput(f"there is no {NAME} in {path}; kvlab freeze LAB -o {path} writes one")
-    return store.read(path / NAME if path.is_dir() else path, Lock, "kvlab.lock")
+    lock = store.read(path / NAME if path.is_dir() else path, Lock, "kvlab.lock")
+    if (why := _damage(lock)) is not None:
+        raise BadInput(f"{path} is damaged: {why}; take it from version control again, or freeze anew")
+    return lock
+
+
+def _damage(lock: Lock) -> str | None:
+    """What makes the lock one that no kvlab wrote; None: nothing."""
+    for run in lock.runs:
+        if len({len(column) for column in (run.scheduled, run.ttft, run.tpot, run.e2e, run.output_tokens)}) > 1:
+            return f"the columns of the run {run.block} have different lengths"
+    sets = {len(one.texts) for one in lock.quality.answers} if lock.quality is not None else {1}
+    return None if len(sets) == 1 and min(sets) > 0 else "its answers are not one or two whole sets"
 
 
 def run_of(locked: LockedRun, arm: Literal["a", "b"]) -> Run:

@@ -21,6 +21,7 @@ from kvlab.core.nameless import nameless
 from kvlab.core.plan_lines import digest, lines
 from kvlab.lockfile import Lock
 from kvlab.refit import refit
+from kvlab.verifying import VerifySpec
 
 
 @pytest.fixture
@@ -190,6 +191,25 @@ def test_a_lock_of_a_newer_kvlab_is_refused_in_one_line(frozen: Lock, tmp_path: 
     path.write_text(path.read_text().replace("kvlab/lock@1", "kvlab/lock@2"))
     with pytest.raises(BadInput, match=r"written by a newer kvlab \(its schema is kvlab/lock@2, this one reads @1\)"):
         lockfile.read(path)
+
+
+def test_a_lock_that_was_cut_is_refused_in_one_line(frozen: Lock, tmp_path: Path) -> None:
+    assert frozen.quality is not None
+    run = msgspec.structs.replace(frozen.runs[0], ttft=frozen.runs[0].ttft[:-1])
+    for cut in (
+        msgspec.structs.replace(frozen, runs=(run,)),
+        msgspec.structs.replace(frozen, quality=msgspec.structs.replace(frozen.quality, answers=())),
+    ):
+        (tmp_path / "x.lock").write_bytes(lockfile.encode(cut))
+        with pytest.raises(BadInput, match=r"x.lock is damaged: .*; take it from version control"):
+            lockfile.read(tmp_path / "x.lock")
+
+
+def test_the_folder_of_a_verify_is_no_lab_to_freeze(lab: Path, tmp_path: Path) -> None:
+    spec = VerifySpec(lock="kvlab.lock", lock_sha256="0", runs=1)
+    (lab / "lab.json").write_bytes(store.encode(spec))
+    with pytest.raises(BadInput, match=r"holds no experiment of kvlab ab \(kvlab/verify-lab\)"):
+        kvlab.freeze(lab, tmp_path / "deploy")
 
 
 def test_a_lock_with_more_fields_is_read(frozen: Lock, tmp_path: Path) -> None:
