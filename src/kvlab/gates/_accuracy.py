@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from kvlab.answers import MOST_FAILED
 from kvlab.core.exam import Marked
 from kvlab.core.gate import Example, Figure, GateRule, PartVerdict
 from kvlab.core.paired import Pairs, accuracy_change, items_to_settle, mcnemar, pairs, side
 from kvlab.core.quality import Interval
 from kvlab.core.statistics import wilson
 
-MOST_FAILED = 0.2
-"""Share of items without an answer beyond which the others may be the easy ones."""
 FEWEST_RIGHT = 0.1
 """A's accuracy below which it has too little to lose for a pass to mean anything."""
 SHOWN = 12

@@ -63,7 +63,11 @@ def verify(value: Verify) -> RenderableType:
     if value.engine_said:
         parts += [heading("Said by the engine's metrics (read, means over the runs)"), differences(value.engine_said)]
     agreed = sum(row.verdict == "agrees" for row in value.check.rows)
-    parts += [Text(f"\nlog against plan: {agreed} of {len(value.check.rows)} agree (read); {value.runs} runs")]
+    parts += [
+        Text(
+            f"\nlog against plan: {agreed} of {len(value.check.rows)} agree (read); {words.counted(value.runs, 'run')}"
+        )
+    ]
     return Group(*parts)
 
 
