@@ -32,6 +32,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "bf16": {"context": 2048, "parallel": 1, "kv_dtype": "bf16"},
     "windows in full": {"context": 4096, "parallel": 2, "swa_full": True},
     "small micro-batches": {"context": 8192, "parallel": 1, "ubatch": 128},
+    "a context below the micro-batch": {"context": 256, "parallel": 1},
     "no flash attention": {"context": 4096, "parallel": 3, "kv_dtype_k": "q8_0", "flash-attn": "off"},
     "cache not on the device": {"context": 4096, "parallel": 1, "no-kv-offload": "true"},
     "no prompts beside the cache": {"context": 4096, "parallel": 2, "cache-ram": "0"},

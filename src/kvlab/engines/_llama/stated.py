@@ -72,8 +72,10 @@ def buffers(model: Model, shape: Cells) -> list[LedgerLine]:
     """Buffers beside the caches; none when the model states no vocabulary or width."""
     if model.vocab is None or model.hidden is None:
         return []
-    low = shape.ubatch * model.hidden * F32_BYTES * 8
-    high = shape.ubatch * model.vocab * F32_BYTES + low
+    # llama.cpp has no larger micro-batch than its whole context
+    ubatch = min(shape.ubatch, shape.n_ctx)
+    low = ubatch * model.hidden * F32_BYTES * 8
+    high = ubatch * model.vocab * F32_BYTES + low
     return [
         computed("output_buffer", _output_bytes(model, shape), f"{shape.slots} slots x {model.vocab:,} logits x 4 B"),
         LedgerLine(
