@@ -196,7 +196,7 @@ def test_a_warm_up_that_was_too_short_is_named() -> None:
 def test_a_difference_hidden_in_noise_is_inconclusive_and_the_drift_is_named() -> None:
     found = verdict(experiment({"ttft": 0.95, "tpot": 0.95}, seed=3, noise=0.3))
     assert found.code == "inconclusive"
-    assert any("runs of the same arm differ in" in reason for reason in found.because)
+    assert any("two arms of one configuration would differ in" in reason for reason in found.because)
 
 
 def test_a_load_that_never_filled_the_pool_cannot_show_no_difference() -> None:

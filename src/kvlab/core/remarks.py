@@ -22,7 +22,7 @@ _BEGIN = 4
 SLOW_BEGIN = 0.1
 """Requests of a run's first quarter that are slower than the rest, by more than this in every run, are warm-up."""
 UNSTEADY = 0.2
-"""Runs of one arm that differ by more than 20 %, and by more than the arms do, mean a machine with other work on it."""
+"""Noise of more than 20 %, and of more than the arms differ by, means a machine with other work on it."""
 TITLES = {
     "output_throughput": "output throughput",
     "mean_ttft_ms": "mean time to first token",
@@ -119,9 +119,9 @@ def beside_tpot(because: tuple[str, ...], remark: str | None) -> tuple[str, ...]
 
 
 def unsteady(rows: Sequence[ComparisonRow]) -> list[str]:
-    """One line when runs of one arm differ more than the arms do: the machine moved during the experiment."""
+    """One line when the noise is large and exceeds the change: the machine moved during the experiment."""
     moved = [
-        f"{TITLES[row.metric]} by {share(row.noise)} (the arms by {percent(row.change)})"
+        f"{TITLES[row.metric]} by up to {share(row.noise)} (these differ by {percent(row.change)})"
         for row in rows
         if row.metric in PRIMARY
         and row.noise is not None
@@ -131,8 +131,8 @@ def unsteady(rows: Sequence[ComparisonRow]) -> list[str]:
     if not moved:
         return []
     return [
-        f"the machine was not steady: runs of the same arm differ in {', '.join(moved)}; repeat the experiment with"
-        " nothing else running"
+        f"the machine was not steady: two arms of one configuration would differ in {', '.join(moved)}; repeat the"
+        " experiment with nothing else running"
     ]
 
 
