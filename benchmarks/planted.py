@@ -24,7 +24,7 @@ from kvlab.load.datasets import RandomTokens
 from kvlab.settings import Settings
 
 HERE = Path(__file__).parent
-REQUESTS, INPUT, OUTPUT = 12, 64, 24
+REQUESTS, INPUT, OUTPUT = 8, 32, 12
 
 
 def settings(model: Path, slower: float, blocks: int, seed: int) -> Settings:
