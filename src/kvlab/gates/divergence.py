@@ -171,11 +171,12 @@ def _verdict(measures: Sequence[_Measure], figures: Sequence[Figure]) -> PartVer
     settled = []
     for measure, figure in zip(measures, figures, strict=True):
         more, floor = figure.difference, figure.a
-        if more is None or floor is None:
-            return "inconclusive"
-        if more.low > measure.loss:
+        if more is None or floor is None:  # not known, which hides no loss that another measure shows
+            settled.append(False)
+        elif more.low > measure.loss:
             return "fail"
-        settled.append(more.high <= max(measure.same, floor.value))
+        else:
+            settled.append(more.high <= max(measure.same, floor.value))
     return "pass" if all(settled) else "inconclusive"
 
 
