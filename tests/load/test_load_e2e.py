@@ -107,3 +107,12 @@ def test_a_conversation_turn_by_turn_repeats_what_the_engine_said(llama_server: 
     # The engine's twelve tokens, the new question and the template's marks; the recorded answer would make it 14 more.
     assert 18 < second.prompt_tokens - first.prompt_tokens < 80
     assert second.sent >= (first.done or 0)
+
+
+def test_no_more_tokens_are_in_the_cache_than_requests_have(llama_server: Server) -> None:
+    """One request at a time of 20 tokens and 60 of answer; llama-server's /slots counts its answer once, not twice."""
+    load = LoadSpec(concurrency=1, seed=9, sample_every=0.05)
+    data = RandomTokens(input_tokens=20, output_tokens=60)
+    result = bench(llama_server.url, BenchSpec(dataset=data, load=load, num_prompts=3, warm_up=1))
+    used = [sample.values["kv_used_tokens"] for sample in result.samples if "kv_used_tokens" in sample.values]
+    assert 20 <= max(used) <= 81  # a token that is drawn and not yet decoded may be counted

@@ -47,7 +47,21 @@ class _Slot(msgspec.Struct):
     n_ctx: _Cells
     is_processing: bool
     n_prompt_tokens: _Tokens = 0
+    n_prompt_tokens_processed: _Tokens | None = None
+    n_prompt_tokens_cache: _Tokens | None = None
     next_token: list[_Next] = []
+
+    def used(self) -> int:
+        """Tokens of the request that the slot works on.
+
+        `n_prompt_tokens` is the whole prompt while it is read, and grows with the answer (b11434 and b11549 do so); a
+        release in which it would stay is counted by its parts.
+        """
+        decoded = sum(token.n_decoded for token in self.next_token)
+        processed, cached = self.n_prompt_tokens_processed, self.n_prompt_tokens_cache
+        if processed is None or cached is None:
+            return self.n_prompt_tokens + decoded
+        return max(self.n_prompt_tokens, cached + processed + decoded)
 
 
 def _more(pages: Mapping[str, str], values: Mapping[str, float]) -> dict[str, float]:
@@ -60,7 +74,7 @@ def _slots(page: str) -> dict[str, float]:
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadInput(f"/slots is not llama-server's list of slots: {error}") from None
     working = [slot for slot in slots if slot.is_processing]
-    used = sum(slot.n_prompt_tokens + sum(token.n_decoded for token in slot.next_token) for slot in working)
+    used = sum(slot.used() for slot in working)
     found = {"slots": float(len(slots)), "kv_used_tokens": float(used)}
     if len({slot.n_ctx for slot in slots}) == 1:
         found["n_ctx_slot"] = float(slots[0].n_ctx)
@@ -83,7 +97,7 @@ METRICS = MetricMap(
     told={
         "slots": "/slots, its rows",
         "n_ctx_slot": "/slots n_ctx",
-        "kv_used_tokens": "/slots n_prompt_tokens + n_decoded of those at work",
+        "kv_used_tokens": "/slots, the tokens of those at work",
         "kv_used_ratio": "/slots, where there is one",
     },
 )
