@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 
 from kvlab.cli.command import count, positive, tokens
 from kvlab.cli.offload import add_offload
@@ -170,13 +171,27 @@ def _arm(options: argparse.Namespace, settings: list[str]) -> Ask:
 
     parser = Parser("kvlab plan, for --a and --b")
     add_arguments(parser)
-    known = {name for action in parser._actions for name in action.option_strings}
+    known = {name: action for action in parser._actions for name in action.option_strings}
     own = argparse.Namespace(**{**vars(options), "engine_arg": list(options.engine_arg)})
     words: list[str] = []
     for text in settings:
         name, equals, value = text.lstrip("-").partition("=")
-        if f"--{name}" in known:
+        action = known.get(f"--{name}")
+        if action is not None and action.nargs == 0 and equals:
+            words += [_switch(name, value, known)]
+        elif action is not None:
             words += [f"--{name}={value}" if equals else f"--{name}"]
         else:
             words += [f"--engine-arg={text.lstrip('-')}"]
     return ask(parser.parse_args(words, namespace=own))
+
+
+def _switch(name: str, value: str, known: Mapping[str, argparse.Action]) -> str:
+    """The argument for NAME=true or NAME=false. Raises BadInput for any other value."""
+    turned = f"--{name.removeprefix('no-')}" if name.startswith("no-") else f"--no-{name}"
+    if value.lower() == "true":
+        return f"--{name}"
+    if value.lower() == "false" and turned in known:
+        return turned
+    either = f"{name}=true or {name}=false" if turned in known else f"{name} alone"
+    raise BadInput(f"{name}={value}: it is on or off; write {either}")

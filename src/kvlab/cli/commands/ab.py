@@ -46,7 +46,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against-itself", action="store_true", help="arm B is arm A again: the noise of this machine under this load"
     )
-    load = parser.add_argument_group("load")
+    _add_load(parser.add_argument_group("load"))
+    _add_gates(parser.add_argument_group("quality and prefix"))
+    add_arguments(parser)
+
+
+def _add_load(load: argparse._ArgumentGroup) -> None:
     load.add_argument(
         "--dataset", choices=loading.SETS, help="what to send (default: random, or prompts with --prompts)"
     )
@@ -72,8 +77,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--scale-tokens", type=positive, default=1.0, metavar="X", help="times a trace's lengths (default: 1)"
     )
     load.add_argument("--num-prompts", type=count, default=32, help="requests in every run (default: 32)")
-    load.add_argument("--input-tokens", type=tokens("--input-tokens"), default=512, help="(default: 512)")
-    load.add_argument("--output-tokens", type=tokens("--output-tokens"), default=64, help="(default: 64)")
+    load.add_argument(
+        "--input-tokens", type=tokens("--input-tokens"), default=512, help="of each prompt (default: 512)"
+    )
+    load.add_argument(
+        "--output-tokens", type=tokens("--output-tokens"), default=64, help="of each answer (default: 64)"
+    )
     load.add_argument("--concurrency", type=count, help="closed loop: requests in flight (default: 8)")
     load.add_argument(
         "--rate", type=positive, help="open loop: requests a second (default: closed loop, a trace's times)"
@@ -84,7 +93,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="requests sent first in every run and never counted (default: as many as are in flight, at least 4)",
     )
-    gates = parser.add_argument_group("quality and prefix")
+
+
+def _add_gates(gates: argparse._ArgumentGroup) -> None:
     gates.add_argument(
         "--parts",
         default="agreement",
@@ -100,7 +111,6 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         default=700,
         help="length of the shared system prompt, or what a request leaves room for (default: 700)",
     )
-    add_arguments(parser)
 
 
 def _run(options: argparse.Namespace) -> Answer:
@@ -144,6 +154,10 @@ def _settings(options: argparse.Namespace) -> Settings:
     in_flight = None if timed else options.concurrency if options.rate or options.concurrency else 8
     kind = "gguf" if options.source.lower().endswith(".gguf") else ""
     a, b = (suited(arm, kind) for arm in arms(options))
+    if options.dataset == "shared-prefix" and options.shared_tokens >= options.input_tokens:
+        raise BadInput(
+            f"--shared-tokens {options.shared_tokens} must be less than --input-tokens {options.input_tokens}"
+        )
     wanted = {**vars(options), "prefix_tokens": options.shared_tokens, "turns": "first", "history": "server"}
     dataset = loading.dataset(argparse.Namespace(**wanted))
     file = options.dataset_path
