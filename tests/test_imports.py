@@ -37,7 +37,7 @@ ORDER = [
     {"planning", "launch", "load", "symptoms"},
     {"reasons", "external"},
     {"breakers", "on_ray"},
-    {"attach", "sizing", "deploy", "flagcheck", "following", "rightsize"},
+    {"attach", "codes", "sizing", "deploy", "flagcheck", "following", "rightsize"},
     {"grid", "polling", "interventions"},
     {"diagnosing"},
     {"asked"},
@@ -57,7 +57,7 @@ ORDER = [
     {"verifying"},
     {"timeline"},
     {"reporting"},
-    {"prefixing", "keeping", "swept"},
+    {"prefixing", "keeping", "swept", "rightsized"},
     {"api"},
     {"cli"},
 ]

@@ -163,8 +163,31 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Engines whose lines it knows by name; none: lines that any engine may print."""
 
 
+class CausePage(msgspec.Struct, frozen=True, kw_only=True):
+    """The page of a cause that `kvlab check` names, as `kvlab explain CODE` shows it."""
+
+    schema: Literal["kvlab/cause@1"] = "kvlab/cause@1"
+    code: str
+    title: str
+    seen: str
+    settings: tuple[str, ...] = ()
+    """Settings whose stated difference is this cause."""
+    engines: tuple[str, ...] = ()
+    """Engines that it is tried on; none: all."""
+
+
+class CodeInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A code that is no rule's."""
+
+    kind: str
+    """verdict (kvlab diagnose), cause (kvlab check), breaker or move (kvlab traffic)."""
+    code: str
+    title: str
+
+
 class RuleList(msgspec.Struct, frozen=True, kw_only=True):
-    """Every rule, by code."""
+    """Every rule, by code, and the codes of all other pages."""
 
     schema: Literal["kvlab/rules@1"] = "kvlab/rules@1"
     rules: tuple[Page, ...]
+    others: tuple[CodeInfo, ...] = ()

@@ -1,4 +1,4 @@
-"""What a log shows, and the pages of the rules, on a terminal."""
+"""What a log shows, on a terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from kvlab.core.rule import Explain, Finding, Page, RuleList
+from kvlab.core.rule import Explain, Finding
 from kvlab.reporting import words
 from kvlab.reporting.terminal_parts import heading, note
 
@@ -40,25 +40,6 @@ def _finding(value: Finding) -> RenderableType:
         Text(f"why: {words.plain(value.why)}"),
         Text("do, the cheapest first:"),
         *_steps(value.do),
-    )
-
-
-def rule_list(value: RuleList) -> RenderableType:
-    """Codes and titles."""
-    width = max(len(rule.code) for rule in value.rules)
-    rows = (Text.assemble((f"{rule.code:<{width}}", "bold"), f"  {rule.title}") for rule in value.rules)
-    return Group(*rows, note(f"{len(value.rules)} rules; kvlab explain CODE prints the page of one"))
-
-
-def rule_page(value: Page) -> RenderableType:
-    """One rule's page."""
-    whose = ", ".join(value.engines) or "any engine"
-    return Group(
-        Text.assemble((value.code, "bold"), f": {value.title}"),
-        note(f"in the log of {whose}"),
-        Text(f"\nSymptom: {value.symptom}\nCause: {value.cause}\nDo, the cheapest first:"),
-        *_steps(value.do),
-        note("Source: " + " ".join(value.source)),
     )
 
 

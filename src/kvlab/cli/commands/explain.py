@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from typing import TYPE_CHECKING
 
 from kvlab.cli.command import Answer, Command
@@ -12,29 +13,31 @@ from kvlab.core.errors import BadInput, nearest
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+_WORD = re.compile(r"[\w:-]{1,100}")
+
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "log", nargs="?", help="the engine's log, - for standard input, or the code of a rule to print its page"
+        "log",
+        nargs="?",
+        help="the engine's log, - for standard input, or a code that kvlab named (a rule, a verdict, a cause, what"
+        " breaks a prefix, a move) to print its page",
     )
     parser.add_argument("--engine", help="whose log it is (default: as the lines tell)")
-    parser.add_argument("--list", action="store_true", help="every rule by its code")
+    parser.add_argument(
+        "--list", action="store_true", help="every rule by its code, and all other codes that have a page"
+    )
 
 
 def _run(options: argparse.Namespace) -> Answer:
-    from kvlab import rules
-
     if options.list:
         if options.log is not None:
             raise BadInput("--list takes no log: give one or the other")
         return _list()
     if options.log is None:
         raise BadInput("give the engine's log, - for standard input, or --list; see kvlab explain --help")
-    if options.log != "-" and not os.path.exists(options.log):
-        if options.log in rules.codes():
-            return _page(options.log)
-        if options.log.replace("_", "").replace("-", "").isalnum():
-            raise BadInput(f"no log and no rule called {options.log!r}; {nearest(options.log, rules.codes())}")
+    if options.log != "-" and not os.path.exists(options.log) and _WORD.fullmatch(options.log):
+        return _page(options.log)
     return _explain(options.log, options.engine)
 
 
@@ -51,28 +54,30 @@ def _explain(log: str, engine: str | None) -> Answer:
     return Answer(found, show)
 
 
-def _page(code: str) -> Answer:
-    from kvlab.symptoms import page
+def _page(name: str) -> Answer:
+    from kvlab import codes
 
-    found = page(code)
+    found = codes.find(name)
+    if found is None:
+        raise BadInput(f"no log and no code called {name!r}; {nearest(name, codes.known())}; --list shows all")
 
     def show() -> RenderableType:
-        from kvlab.reporting.terminal_findings import rule_page
+        from kvlab.reporting.terminal_codes import any_page
 
-        return rule_page(found)
+        return any_page(found)
 
-    return Answer(found, show)
+    return Answer(found.page, show)
 
 
 def _list() -> Answer:
-    from kvlab.symptoms import listing
+    from kvlab.codes import listing
 
     found = listing()
 
     def show() -> RenderableType:
-        from kvlab.reporting.terminal_findings import rule_list
+        from kvlab.reporting.terminal_codes import code_list
 
-        return rule_list(found)
+        return code_list(found)
 
     return Answer(found, show)
 
