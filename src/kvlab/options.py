@@ -106,8 +106,9 @@ class TrafficOptions(TypedDict, total=False):
     prefill_tokens_per_second: float | None
     pools: tuple[int | str, ...]
     decode_step_ms: float | None
-    max_num_seqs: int
-    max_num_batched_tokens: int
+    engine: str | None
+    max_num_seqs: int | None
+    max_num_batched_tokens: int | None
     replicas: int | None
     last_half: bool
     bytes_per_token: int | None

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 import kvlab
 from kvlab.core.errors import BadInput
 from kvlab.workload.blockpool import BlockPool
-from kvlab.workload.scheduler import Job, Limits, Simulation, Speed, State
+from kvlab.workload.scheduler import Job, Limits, Speed, State
+from kvlab.workload.schedulers import scheduler
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "traces"
 USABLE = 100
 """Of the 101 blocks that the server was given, one is the null block."""
+Simulation = scheduler("vllm").simulation
 LIMITS = Limits(block_size=32, most_sequences=16, most_tokens=2048)
 SPEED = Speed(step=1.0, prefill_token=0.03)
 

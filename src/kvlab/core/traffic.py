@@ -144,7 +144,7 @@ class Reuse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """The traffic on a pool of that many blocks, as a simulation of vLLM's scheduler serves it. Times in seconds."""
+    """The traffic on a pool of that many blocks, as a simulation of an engine's scheduler serves it. In seconds."""
 
     pool_blocks: int
     pool_bytes: int | None
@@ -174,6 +174,10 @@ class UnderLoad(msgspec.Struct, frozen=True, kw_only=True):
     block_size: int
     pools: tuple[PoolLoad, ...]
     definition: str
+    engine: str = "vllm"
+    """Whose scheduler was simulated."""
+    preemption_word: str = "preemptions"
+    """What that engine calls them."""
 
 
 class PagingLine(msgspec.Struct, frozen=True, kw_only=True):

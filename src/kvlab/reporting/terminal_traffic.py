@@ -149,7 +149,7 @@ def _replicas(value: Replicas) -> list[RenderableType]:
 
 def _load(value: UnderLoad) -> list[RenderableType]:
     """Pools of several sizes: what requests wait for."""
-    names = ("pool, blocks", "waited p99", "TTFT p50", "TTFT p99", "preemptions", "hit tokens", "at once")
+    names = ("pool, blocks", "waited p99", "TTFT p50", "TTFT p99", value.preemption_word, "hit tokens", "at once")
     grid = table(*(right(name) for name in names))
     for one in value.pools:
         times = (seconds(time / 1000) for time in (one.waited.p99, one.ttft.p50, one.ttft.p99))

@@ -83,14 +83,16 @@ def _checked(pool: Pool) -> Pool:
 def _of_blocks(visits: Sequence[Visit], prefix_tokens: int, blocks: int, size: int) -> list[int]:
     """The pool of vLLM, one request at a time; blocks with a part of what follows the prefix are found by nobody."""
     from kvlab.workload.blockpool import BlockPool
-    from kvlab.workload.scheduler import Job, Limits, Simulation, Speed
+    from kvlab.workload.scheduler import Job, Limits, Speed
+    from kvlab.workload.schedulers import scheduler
 
     whole = prefix_tokens // size
     jobs = [
         Job(at, float(at) * 1e6, visit.prompt_tokens or 0, 1, [visit.prefix * (whole + 1) + n for n in range(whole)])
         for at, visit in enumerate(visits)
     ]
-    Simulation(BlockPool(blocks), Limits(size, 1), Speed(1e-3, 0.0), lambda state: None).run(jobs)
+    simulation = scheduler("vllm").simulation
+    simulation(BlockPool(blocks), Limits(size, 1), Speed(1e-3, 0.0), lambda state: None).run(jobs)
     return [job.hit or 0 for job in jobs]
 
 

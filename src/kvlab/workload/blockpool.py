@@ -1,13 +1,15 @@
-"""A pool of blocks as vLLM keeps it: a queue of free ones, the oldest first, that stay cached until they are taken.
+"""A pool of blocks: a queue of free ones, the oldest first, that stay cached until they are taken.
 
-Blocks that a request frees go to the end of the queue, its tail first; those that are not full, and so can never be
-hit, go to the front. One block of those that the engine counts is the null block and is never used: leave it out.
+Blocks that a request frees go to the end of the queue, its tail first; those that hold nothing that could be found go
+to the front. So vLLM keeps its blocks, and so a radix tree that drops its least recently used leaves first. Of those
+that vLLM counts, one is the null block and is never used: leave it out.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import islice
 
 
 class BlockPool:
@@ -19,6 +21,8 @@ class BlockPool:
         self._hash: list[int | None] = [None] * size
         self._holders: dict[int, dict[int, None]] = {}
         self.size = size
+        self.empty = size
+        """Free blocks that hold nothing that could be found; they stand at the front of the queue."""
 
     @property
     def free(self) -> int:
@@ -50,7 +54,10 @@ class BlockPool:
         taken = []
         for _ in range(count):
             block, _ = self._free.popitem(last=False)
-            self._forget(block)
+            if self._hash[block] is None:
+                self.empty -= 1
+            else:
+                self._forget(block)
             self._uses[block] = 1
             taken.append(block)
         return taken
@@ -68,6 +75,16 @@ class BlockPool:
                 self._free[block] = None
                 if self._hash[block] is None:
                     self._free.move_to_end(block, last=False)
+                    self.empty += 1
+
+    def evict(self, count: int) -> None:
+        """Forgets what the `count` oldest free blocks hold, or all, unless as many hold nothing already."""
+        if self.empty >= count:
+            return
+        oldest = list(islice(self._free, self.empty, self.empty + count))
+        for block in oldest:
+            self._forget(block)
+        self.empty += len(oldest)
 
     def _forget(self, block: int) -> None:
         value = self._hash[block]

@@ -27,10 +27,12 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
     """Pools to simulate, in blocks or bytes; needs `prefill_tokens_per_second` and `decode_step_ms`."""
     decode_step_ms: float | None = None
     """What a step of the engine takes beside its prefill."""
-    max_num_seqs: int = 128
-    """Requests that run at a time, in the simulation (vLLM's own default where it knows of no better)."""
-    max_num_batched_tokens: int = 2048
-    """Tokens that a step computes at most, in the simulation (as above)."""
+    engine: str | None = None
+    """Whose scheduler is simulated, as `schedulers.known` names them; None: vLLM's."""
+    max_num_seqs: int | None = None
+    """Requests that run at a time, in the simulation; None: 128 for vLLM, 2,048 for SGLang."""
+    max_num_batched_tokens: int | None = None
+    """Tokens that a step computes at most, in the simulation; None: 2,048 for vLLM, 8,192 for SGLang."""
     replicas: int | None = None
     """Replicas with a cache of each of the first of `capacities`."""
     last_half: bool = False

@@ -1,16 +1,16 @@
-"""A discrete-event simulation of vLLM's scheduler: admission, chunked prefill, decode, preemption by recomputation.
+"""A discrete-event simulation of an engine that serves requests on a pool of blocks: what all engines have in common.
 
-In a step, running requests come first, in the order in which they were admitted: each gets the blocks for the tokens
-that it computes. When none is free, the request admitted last gives up all of its blocks and waits at the front of the
-queue, to be computed again. Only in a step without preemption are waiting requests admitted, first come first served,
-each if its whole prompt fits. Blocks of a prompt that the cache holds are not computed, except the one with its last
-token. Answers are blocks of their own that no other request shares.
+A step computes tokens of some requests; which, and who gives up its blocks when none is free, is the engine's rule
+(`schedulers/`). Blocks of a prompt that the cache holds are not computed, except the one with its last token. Answers
+are blocks of their own that no other request shares.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import inf, sqrt
 from typing import NamedTuple
 
 from kvlab.workload.blockpool import BlockPool
@@ -22,6 +22,8 @@ class Speed(NamedTuple):
     step: float
     prefill_token: float
     decode_token: float = 0.0
+    held_token: float = 0.0
+    """For each token in the cache of a request that decodes: its attention reads them all."""
 
 
 class Limits(NamedTuple):
@@ -71,10 +73,34 @@ class State(NamedTuple):
     """Blocks that requests hold."""
 
 
-class Simulation:
-    """Requests in the order in which they arrive, on one pool. `watch` is told the state after every step."""
+Watch = Callable[[State], None]
+"""Is told the state after every step."""
+Plan = Sequence[tuple[Job, int]]
+"""What a step computes: how many tokens of which requests."""
 
-    def __init__(self, pool: BlockPool, limits: Limits, speed: Speed, watch: Callable[[State], None]) -> None:
+
+class Pace(NamedTuple):
+    """Seconds of the first of several steps, and how much longer each takes than the one before it."""
+
+    first: float
+    growth: float
+
+    def seconds(self, steps: int) -> float:
+        """Of so many steps."""
+        return self.first * steps + self.growth * (steps * (steps - 1) // 2)
+
+    def steps_in(self, seconds: float) -> int:
+        """Steps until so much time has passed: the last of them ends after it."""
+        if not self.growth:
+            return int(seconds / self.first) + 1 if self.first else 1
+        middle = self.first - self.growth / 2
+        return int((sqrt(middle * middle + 2 * self.growth * max(0.0, seconds)) - middle) / self.growth) + 1
+
+
+class Simulation(ABC):
+    """Requests in the order in which they arrive, on one pool."""
+
+    def __init__(self, pool: BlockPool, limits: Limits, speed: Speed, watch: Watch) -> None:
         self._pool, self._limits, self._speed, self._watch = pool, limits, speed, watch
         self._running: list[Job] = []
         self._waiting: deque[Job] = deque()
@@ -87,113 +113,81 @@ class Simulation:
         coming = deque(sorted(jobs, key=lambda job: job.arrival))
         while coming or self._waiting or self._running:
             if not self._running and not self._waiting:
+                self._rest()
                 self.time = max(self.time, coming[0].arrival)
             while coming and coming[0].arrival <= self.time:
                 job = coming.popleft()
                 if -(-(job.prompt + job.answer) // self._limits.block_size) <= self._pool.size:
                     self._waiting.append(job)
-            plan = self._schedule()
-            if plan:
-                self._execute(plan, coming[0].arrival if coming else float("inf"))
-            elif not self._running and self._waiting:
+            if not self._step(coming[0].arrival if coming else inf) and not self._running and self._waiting:
                 self._waiting.popleft()  # nothing runs and it does not fit: it never will
 
-    def _schedule(self) -> list[tuple[Job, int]]:
-        plan: list[tuple[Job, int]] = []
-        budget, preempted = self._limits.most_tokens, False
-        at = 0
-        while at < len(self._running) and budget > 0:
-            job = self._running[at]
-            count = min(job.tokens - job.computed, budget)
-            missing = self._missing(job, job.computed + count)
-            while self._pool.free < missing and at < len(self._running):
-                self._preempt(self._running.pop())
-                preempted = True
-            if at >= len(self._running):  # it was the last one itself
-                break
-            job.blocks += self._pool.take(missing)
-            plan.append((job, count))
-            budget -= count
-            at += 1
-        while not preempted and self._waiting and budget > 0 and len(self._running) < self._limits.most_sequences:
-            first = self._admit(self._waiting[0], budget)
-            if first is None:
-                break
-            job = self._waiting.popleft()
-            self._running.append(job)
-            plan.append((job, first))
-            budget -= first
-        return plan
+    @abstractmethod
+    def _step(self, next_arrival: float) -> bool:
+        """One step, or several that are alike and begin before `next_arrival`; whether there was anything to do."""
 
-    def _missing(self, job: Job, tokens: int) -> int:
-        return max(0, -(-tokens // self._limits.block_size) - len(job.blocks))
+    @abstractmethod
+    def _leave(self, job: Job) -> None:
+        """The request is done with its blocks."""
 
-    def _admit(self, job: Job, budget: int) -> int | None:
-        """Tokens that its first step computes; None when its prompt does not fit."""
-        size = self._limits.block_size
-        most = (job.tokens - 1) // size
-        found = self._pool.found([job.hash_of(at) for at in range(most)])
-        whole = -(-job.tokens // size) - len(found) + self._pool.unused(found)
-        if whole > self._pool.free:
-            return None
-        self._pool.share(found)
-        job.blocks, job.computed, job.named = list(found), len(found) * size, len(found)
-        if job.hit is None:
-            job.hit = job.computed
-            job.admitted = self.time
-        else:
-            job.recomputed += job.tokens - job.computed
-        count = min(job.tokens - job.computed, budget)
-        job.blocks += self._pool.take(self._missing(job, job.computed + count))
-        return count
+    @abstractmethod
+    def _rest(self) -> None:
+        """Nothing runs and nothing waits."""
 
-    def _preempt(self, job: Job) -> None:
-        self._pool.release(job.blocks)
-        job.blocks, job.computed, job.named = [], 0, 0
-        job.preemptions += 1
-        self._waiting.appendleft(job)
+    @abstractmethod
+    def _filled(self, job: Job) -> None:
+        """A step has computed tokens of the request."""
 
-    def _execute(self, plan: list[tuple[Job, int]], next_arrival: float) -> None:
-        prefill = sum(count for job, count in plan if count > 1 or job.computed < job.prompt)
-        decode = sum(count for _, count in plan) - prefill
-        took = self._speed.step + prefill * self._speed.prefill_token + decode * self._speed.decode_token
-        steps = self._alike(plan, took, next_arrival)
-        self.time += took * steps
-        self.busy_blocks += (self._pool.size - self._pool.free) * took * steps
+    def _compute(self, plan: Plan, steps: int = 1) -> None:
+        """Runs so many steps, each with one more token of a request than the last."""
+        seconds = self._pace(plan).seconds(steps)
+        self.time += seconds
+        self.busy_blocks += (self._pool.size - self._pool.free) * seconds
         finished = False
         for job, count in plan:
             job.computed += count + steps - 1
             job.done += steps - 1
-            self._name(job)
+            self._filled(job)
             if job.computed == job.tokens:
                 job.done += 1
                 if job.first_token is None:
                     job.first_token = self.time
                 if job.done == job.answer:
                     job.finished = self.time
-                    self._pool.release(job.blocks)
+                    self._leave(job)
                     finished = True
         if finished:
             self._running = [job for job in self._running if job.finished is None]
         self._watch(State(self.time, len(self._running), len(self._waiting), self._pool.size - self._pool.free))
 
-    def _alike(self, plan: list[tuple[Job, int]], took: float, next_arrival: float) -> int:
-        """Steps that go by until one differs from this: all decode, no block fills, none ends, none comes."""
-        size = self._limits.block_size
-        steps = 1 << 30
-        for job, count in plan:
-            if count != 1 or job.computed + 1 != job.tokens:
-                return 1
-            steps = min(steps, job.answer - job.done - 1, len(job.blocks) * size - job.computed)
-            if steps <= 1:
-                return 1
-        if len(plan) < len(self._running):
-            return 1
-        if next_arrival < float("inf"):
-            steps = min(steps, int((next_arrival - self.time) / took) + 1 if took else 1)
-        return max(1, steps)
+    def _pace(self, plan: Plan) -> Pace:
+        prefill = sum(count for job, count in plan if count > 1 or job.computed < job.prompt)
+        decode = sum(count for _, count in plan) - prefill
+        first = self._speed.step + prefill * self._speed.prefill_token + decode * self._speed.decode_token
+        if not self._speed.held_token or not decode:
+            return Pace(first, 0.0)
+        held = sum(job.computed for job, count in plan if count == 1 and job.computed >= job.prompt)
+        return Pace(first + held * self._speed.held_token, decode * self._speed.held_token)
 
-    def _name(self, job: Job) -> None:
-        for at in range(job.named, job.computed // self._limits.block_size):
-            self._pool.name(job.blocks[at], job.hash_of(at))
-        job.named = max(job.named, job.computed // self._limits.block_size)
+    def _missing(self, job: Job, tokens: int) -> int:
+        """Blocks that the request needs beside its own to hold so many tokens."""
+        return max(0, -(-tokens // self._limits.block_size) - len(job.blocks))
+
+    def _reusable(self, job: Job) -> list[int]:
+        """Blocks of the request that the cache holds; its last token is computed in any case."""
+        return self._pool.found([job.hash_of(at) for at in range((job.tokens - 1) // self._limits.block_size)])
+
+    def _enter(self, job: Job, found: list[int]) -> None:
+        """The request is admitted with these blocks."""
+        self._pool.share(found)
+        job.blocks, job.computed, job.named = list(found), len(found) * self._limits.block_size, len(found)
+        if job.hit is None:
+            job.hit, job.admitted = job.computed, self.time
+        else:
+            job.recomputed += job.tokens - job.computed
+
+    def _give_up(self, job: Job) -> None:
+        """The request loses its blocks, and will be computed again."""
+        self._pool.release(job.blocks)
+        job.blocks, job.computed, job.named = [], 0, 0
+        job.preemptions += 1

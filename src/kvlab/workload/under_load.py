@@ -14,15 +14,13 @@ from kvlab.workload.beside import whole_blocks
 from kvlab.workload.blockpool import BlockPool
 from kvlab.workload.lengths import Column, lengths
 from kvlab.workload.questions import Questions
-from kvlab.workload.scheduler import Job, Limits, Simulation, Speed, State
+from kvlab.workload.scheduler import Job, Limits, Speed, State
+from kvlab.workload.schedulers import Scheduler, scheduler
 
 _MOST = 1 << 24
 """Blocks of a simulated pool: each is kept in memory."""
-DEFINITION = (
-    "vLLM's scheduler in discrete steps: running requests first, then admission in the order of arrival when the whole"
-    " prompt fits; chunked prefill; with no block left the request admitted last is preempted and computed again;"
-    " prefixes are shared, answers are not; a step takes --decode-step and its prefill tokens at --prefill-speed"
-)
+_ENGINE = "vllm"
+"""Simulated where none is named."""
 
 
 def under_load(trace: Trace, asked: Questions) -> UnderLoad | None:
@@ -30,57 +28,81 @@ def under_load(trace: Trace, asked: Questions) -> UnderLoad | None:
     if not asked.pools:
         if asked.decode_step_ms is not None:
             raise BadInput("--decode-step is about a simulated pool: give --pool N")
+        if asked.engine is not None:
+            raise BadInput("the engine is that of a simulated pool: give --pool N")
         return None
+    engine = asked.engine or _ENGINE
+    rule = scheduler(engine)
     if asked.prefill_tokens_per_second is None or asked.decode_step_ms is None:
         raise BadInput("--pool needs the engine's speed: --prefill-speed TOKENS/S and --decode-step MS")
     if trace.arrivals is None or trace.outputs is None:
         raise BadInput(
             "--pool needs to know when requests came and how long their answers were, and the trace does not say"
         )
-    if asked.max_num_seqs < 1 or asked.max_num_batched_tokens < 1:
-        raise BadInput("--max-num-seqs and --max-num-batched-tokens must be at least 1")
     size = trace.blocks.size if trace.blocks is not None else asked.block_size
-    limits = Limits(size, asked.max_num_seqs, asked.max_num_batched_tokens)
+    limits = _limits(asked, rule, size)
     speed = Speed(asked.decode_step_ms / 1000, 1 / asked.prefill_tokens_per_second)
     pools = whole_blocks(asked.pools, size, asked.bytes_per_token, "--pool")
     if max(pools) > _MOST:
         raise BadInput(f"--pool takes up to {_MOST:,} blocks")
-    found = [_load(trace, at, limits, speed, asked.bytes_per_token) for at in pools]
-    return UnderLoad(block_size=size, pools=tuple(found), definition=DEFINITION)
-
-
-def _load(trace: Trace, blocks: int, limits: Limits, speed: Speed, bytes_per_token: int | None) -> PoolLoad:
-    jobs = _jobs(trace, limits.block_size)
-    most = 0
-
-    def watch(state: State) -> None:
-        nonlocal most
-        most = max(most, state.running)
-
-    simulation = Simulation(BlockPool(blocks), limits, speed, watch)
-    simulation.run(jobs)
-    done = [job for job in jobs if job.finished is not None]
-    if not done:
-        raise BadInput(
-            f"--pool {blocks:,}: no request of the trace fits into so many blocks of {limits.block_size} tokens"
-        )
-    start = min(job.arrival for job in done)
-    span = simulation.time - start
-    return PoolLoad(
-        pool_blocks=blocks,
-        pool_bytes=None if bytes_per_token is None else blocks * limits.block_size * bytes_per_token,
-        finished=len(done),
-        too_large=len(jobs) - len(done),
-        waited=_milliseconds([(job.admitted or 0.0) - job.arrival for job in done]),
-        ttft=_milliseconds([(job.first_token or 0.0) - job.arrival for job in done]),
-        preemptions=sum(job.preemptions for job in done),
-        preempted_requests=sum(job.preemptions > 0 for job in done),
-        recomputed_tokens=sum(job.recomputed for job in done),
-        hit_tokens=sum(job.hit or 0 for job in done),
-        most_running=most,
-        mean_use=simulation.busy_blocks / (blocks * span) if span else 0.0,
-        seconds=span,
+    load = _Load(trace, rule, limits, speed)
+    found = [load.on(at, asked.bytes_per_token) for at in pools]
+    return UnderLoad(
+        block_size=size,
+        pools=tuple(found),
+        definition=rule.definition,
+        engine=engine,
+        preemption_word=rule.preemptions,
     )
+
+
+def _limits(asked: Questions, rule: Scheduler, size: int) -> Limits:
+    """As asked, and the engine's own where nothing is. Raises BadInput."""
+    sequences = rule.most_sequences if asked.max_num_seqs is None else asked.max_num_seqs
+    tokens = rule.most_tokens if asked.max_num_batched_tokens is None else asked.max_num_batched_tokens
+    if sequences < 1 or tokens < 1:
+        raise BadInput("--max-num-seqs and --max-num-batched-tokens must be at least 1")
+    return Limits(size, sequences, tokens)
+
+
+class _Load:
+    """One traffic on one engine."""
+
+    def __init__(self, trace: Trace, rule: Scheduler, limits: Limits, speed: Speed) -> None:
+        self._trace, self._rule, self._limits, self._speed = trace, rule, limits, speed
+
+    def on(self, blocks: int, bytes_per_token: int | None) -> PoolLoad:
+        """What a pool of so many blocks makes of it. Raises BadInput when it holds none of the requests."""
+        size = self._limits.block_size
+        jobs = _jobs(self._trace, size)
+        most = 0
+
+        def watch(state: State) -> None:
+            nonlocal most
+            most = max(most, state.running)
+
+        simulation = self._rule.simulation(BlockPool(blocks), self._limits, self._speed, watch)
+        simulation.run(jobs)
+        done = [job for job in jobs if job.finished is not None]
+        if not done:
+            raise BadInput(f"--pool {blocks:,}: no request of the trace fits into so many blocks of {size} tokens")
+        start = min(job.arrival for job in done)
+        span = simulation.time - start
+        return PoolLoad(
+            pool_blocks=blocks,
+            pool_bytes=None if bytes_per_token is None else blocks * size * bytes_per_token,
+            finished=len(done),
+            too_large=len(jobs) - len(done),
+            waited=_milliseconds([(job.admitted or 0.0) - job.arrival for job in done]),
+            ttft=_milliseconds([(job.first_token or 0.0) - job.arrival for job in done]),
+            preemptions=sum(job.preemptions for job in done),
+            preempted_requests=sum(job.preemptions > 0 for job in done),
+            recomputed_tokens=sum(job.recomputed for job in done),
+            hit_tokens=sum(job.hit or 0 for job in done),
+            most_running=most,
+            mean_use=simulation.busy_blocks / (blocks * span) if span else 0.0,
+            seconds=span,
+        )
 
 
 def _milliseconds(amounts: Sequence[float]) -> Lengths:

@@ -97,10 +97,12 @@ def _load(parser: argparse.ArgumentParser) -> None:
         help="what a step of the engine takes beside its prefill (default: none)",
     )
     parser.add_argument(
-        "--max-num-seqs", type=count, default=128, help="requests at a time in the simulation (default: 128)"
+        "--max-num-seqs", type=count, help="requests at a time in the simulation (default: vLLM 128, SGLang 2,048)"
     )
     parser.add_argument(
-        "--max-num-batched-tokens", type=count, default=2048, help="tokens a step in the simulation (default: 2048)"
+        "--max-num-batched-tokens",
+        type=count,
+        help="tokens a step in the simulation (default: vLLM 2,048, SGLang 8,192)",
     )
 
 
@@ -110,14 +112,18 @@ def _model(parser: argparse.ArgumentParser) -> None:
         "--model", metavar="SOURCE", help="a model, to give capacities in bytes of its cache on one GPU (default: none)"
     )
     parser.add_argument("--kv-dtype", help="cache dtype of that model, in the engine's words (default: its own)")
-    parser.add_argument("--engine", help="engine whose cache that is (default: vllm)")
+    parser.add_argument(
+        "--engine", help="whose cache that is, and whose scheduler --pool simulates: vllm or sglang (default: vllm)"
+    )
 
 
 def _run(options: argparse.Namespace) -> Answer:
     from kvlab import api
 
-    if options.model is None and (options.kv_dtype or options.engine):
-        raise BadInput("--kv-dtype and --engine say how the cache of --model is stored: give --model SOURCE")
+    if options.model is None and options.kv_dtype:
+        raise BadInput("--kv-dtype says how the cache of --model is stored: give --model SOURCE")
+    if options.model is None and options.engine and not options.pool:
+        raise BadInput("--engine is about the cache of --model, or about --pool: give one of them")
     found = api.traffic(
         *options.file,
         form=options.format,
@@ -129,6 +135,7 @@ def _run(options: argparse.Namespace) -> Answer:
         prefill_tokens_per_second=options.prefill_speed,
         pools=_capacities(options.pool),
         decode_step_ms=options.decode_step,
+        engine=options.engine if options.pool else None,
         max_num_seqs=options.max_num_seqs,
         max_num_batched_tokens=options.max_num_batched_tokens,
         replicas=options.replicas,
