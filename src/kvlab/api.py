@@ -6,7 +6,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from kvlab.core.errors import BadInput, EngineFailed
+from kvlab.core.errors import BadInput
 from kvlab.core.plan import Ask, Plan
 from kvlab.core.sizing import Search
 from kvlab.keeping import freeze as freeze
@@ -14,6 +14,7 @@ from kvlab.keeping import history as history
 from kvlab.keeping import report as report
 from kvlab.keeping import verify as verify
 from kvlab.prefixing import prefix as prefix
+from kvlab.rightsized import traffic as traffic
 from kvlab.store import place
 from kvlab.swept import sweep as sweep
 
@@ -29,10 +30,9 @@ if TYPE_CHECKING:
     from kvlab.core.quality import Quality
     from kvlab.core.record import Record
     from kvlab.core.rule import Explain
-    from kvlab.core.traffic import Traffic
     from kvlab.load.bench import BenchResult, BenchSpec
     from kvlab.load.spec import OnProgress
-    from kvlab.options import DiagnoseOptions, PlanOptions, QualityOptions, TrafficOptions
+    from kvlab.options import DiagnoseOptions, PlanOptions, QualityOptions
     from kvlab.settings import ArmName, OnStep, Settings
 
     OnCount = Callable[[int, int], None]
@@ -269,21 +269,3 @@ def quality_parts() -> PartList:
     from kvlab import gates
 
     return gates.listed()
-
-
-def traffic(*files: str | PathLike[str], form: str | None = None, **asked: Unpack[TrafficOptions]) -> Traffic:
-    """Lengths, the context limit, prefix reuse and paging of traces; see `workload.questions.Questions` for `asked`.
-
-    Raises BadInput in one line for a file that cannot be read, or a question that the trace cannot answer; EngineFailed
-    without the extra "traffic".
-    """
-    from importlib.util import find_spec
-
-    missing = [name for name in ("numba", "polars") if find_spec(name) is None]
-    if missing:
-        raise EngineFailed(f"traffic needs {' and '.join(missing)}: pip install 'kvlab[traffic]'")
-    from kvlab.request import stated
-    from kvlab.rightsize import rightsize
-    from kvlab.workload.questions import Questions
-
-    return rightsize(files, form, stated(Questions, asked, "traffic"))

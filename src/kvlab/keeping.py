@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     Given = str | PathLike[str]
     OnBytes = Callable[[int, int], None]
 
+_TRAFFIC = "kvlab/traffic"
+
 
 def freeze(
     lab: Given | None = None,
@@ -78,18 +80,28 @@ def history(*folders: Given) -> History:
 
 
 def report(record: Given, folder: Given | None = None) -> Path:
-    """Renders a lab, or its record.json, again as report.html and charts; `folder` is where, the lab if left out."""
+    """Renders a lab, its record.json, or a document of `kvlab traffic`, as report.html and charts.
+
+    `folder` is where; left out, the lab, or where the document lies. Raises BadInput for what is none of these.
+    """
+    from kvlab import store
     from kvlab.core.record import Record
+    from kvlab.core.traffic import Traffic
     from kvlab.lab import RECORD
     from kvlab.reporting.html import write_charts, write_report
     from kvlab.resuming import refuse_unfinished
-    from kvlab.store import read
 
     path = Path(place(record, "record"))
     if path.is_dir():
         refuse_unfinished(path)
     source = path / RECORD if path.is_dir() else path
     target = Path(folder) if folder is not None else source.parent
-    loaded = read(source, Record, "record of a lab")
+    what = "record of a lab"
+    content = store.read_bytes(source, what, piped=True)
+    if store.schema_in(content) == _TRAFFIC:
+        from kvlab.reporting.traffic_page import write_traffic
+
+        return write_traffic(store.decoded(content, Traffic, str(source), "document of kvlab traffic"), target)
+    loaded = store.decoded(content, Record, str(source), what)
     write_charts(loaded, target / "charts")
     return write_report(loaded, target)

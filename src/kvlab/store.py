@@ -262,15 +262,25 @@ def read_bytes(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES, 
 
 def read(path: str | os.PathLike[str], kind: type[T], what: str) -> T:
     """The document at `path`. Raises BadInput naming what is wrong with it, and where."""
-    content = read_bytes(path, what, piped=True)
+    return decoded(read_bytes(path, what, piped=True), kind, os.fspath(path), what)
+
+
+def decoded(content: bytes, kind: type[T], name: str, what: str) -> T:
+    """The document that a file called `name` holds; as `read`."""
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if newer := _newer(content, kind):
-            raise NewerFile(f"{os.fspath(path)} was written by a newer kvlab ({newer}); upgrade kvlab") from None
-        raise BadInput(f"{os.fspath(path)} is not a {what} of this version: {error}") from None
+            raise NewerFile(f"{name} was written by a newer kvlab ({newer}); upgrade kvlab") from None
+        raise BadInput(f"{name} is not a {what} of this version: {error}") from None
     except RecursionError:
-        raise BadInput(f"{os.fspath(path)} is not a {what}: its JSON is nested too deeply") from None
+        raise BadInput(f"{name} is not a {what}: its JSON is nested too deeply") from None
+
+
+def schema_in(content: bytes) -> str | None:
+    """The schema that a document states, without its number: "kvlab/lab"; None where it states none."""
+    written = _SCHEMA.search(content)  # the first in the file is that of the document itself: it is its first key
+    return None if written is None else written[1].decode()
 
 
 def _newer(content: bytes, kind: object) -> str | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import zlib
 from pathlib import Path
 
 import pytest
+from browser import first_pixel, opened
 from hostile import hostile
 from sample import record
 
@@ -14,28 +13,11 @@ from kvlab.core.record import Record
 from kvlab.reporting import html
 
 pytestmark = pytest.mark.e2e
-_CHROMIUM = Path("/usr/bin/chromium")
-_OPTIONS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars",
-    "--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr",
-)  # fmt: skip
 
 
 def browse(record: Record, folder: Path, *options: str) -> str:
     """Open the report of `record` with the options; returns what the browser wrote to stderr."""
-    if not _CHROMIUM.exists():
-        pytest.fail(f"{_CHROMIUM} is missing: apt-get install chromium")
-    path = html.write_report(record, folder)
-    argv = [str(_CHROMIUM), *_OPTIONS, f"--user-data-dir={folder / 'profile'}", *options, path.as_uri()]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True).stderr
-
-
-def first_pixel(png: bytes) -> tuple[int, int, int]:
-    """Colour of the upper left corner; every PNG filter leaves the first pixel of the first row as it is."""
-    start = png.index(b"IDAT") + 4
-    raw = zlib.decompressobj().decompress(png[start:], 8)
-    return raw[1], raw[2], raw[3]
+    return opened(html.write_report(record, folder), folder, *options)
 
 
 @pytest.mark.parametrize(("scheme", "corner"), [("1", (0xFE, 0xFE, 0xFD)), ("0", (0x13, 0x17, 0x1D))])

@@ -23,6 +23,27 @@ class Lengths(msgspec.Struct, frozen=True, kw_only=True):
     max: int
 
 
+class LengthCurve(msgspec.Struct, frozen=True, kw_only=True):
+    """How a column is distributed: `shares[i]` of the requests have at most `tokens[i]` tokens. Each step is exact.
+
+    Steps of a curve with many are left out where the one before them lies less than half a point below.
+    """
+
+    tokens: tuple[int, ...]
+    """Ascending; the shortest and the longest request are among them."""
+    shares: tuple[float, ...]
+    distinct: int
+    """Different counts that occur: steps of the whole curve."""
+
+
+class LengthCurves(msgspec.Struct, frozen=True, kw_only=True):
+    """The curves of the columns that the trace has."""
+
+    input_tokens: LengthCurve
+    output_tokens: LengthCurve | None
+    total_tokens: LengthCurve | None
+
+
 class ContextLimit(msgspec.Struct, frozen=True, kw_only=True):
     """The context limit (max model length) that the lengths suggest, and the requests it would refuse or cut."""
 
@@ -223,3 +244,5 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     counted: Counted = "log"
     """Who counted the prompt tokens; an estimate is a rule of thumb (4 bytes of text a token)."""
     doubts: tuple[Doubt, ...] = ()
+    length_curves: LengthCurves | None = None
+    """How the lengths are distributed; None: a document that was written before they were kept."""

@@ -6,21 +6,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from kvlab.core.breaker import Breakers
-from kvlab.core.trace import Counted
-from kvlab.core.traffic import CurvePoint, Lengths, PolicyPoint, Replicas, Reuse, Tiers, Traffic, UnderLoad
+from kvlab.core.traffic import CurvePoint, PolicyPoint, Replicas, Reuse, Tiers, Traffic, UnderLoad
 from kvlab.core.units import seconds
-from kvlab.reporting import words
+from kvlab.reporting import traffic_words, words
 from kvlab.reporting.terminal_parts import bullets, heading, left, note, right, table, verdict_line
 
-_SCHEMES = (
-    "waste: what is reserved and not used, over all decode steps; max: the longest request for each; pow2: the prompt"
-    " and the next power of two of the answer; oracle: the length it will have; pages: whole pages as it grows"
-)
-_COUNTED: dict[Counted, str] = {
-    "log": "read",
-    "tokenizer": "counted by the tokenizer",
-    "estimate": "estimated, 4 bytes of text a token",
-}
 _ROWS = 12
 """Points of the curve that are shown; all of them are in the JSON."""
 
@@ -31,7 +21,7 @@ def traffic(value: Traffic) -> RenderableType:
     parts: list[RenderableType] = [
         _headline(value),
         note(_about(value)),
-        heading(f"Tokens a request ({_COUNTED[value.counted]})"),
+        heading(f"Tokens a request ({traffic_words.COUNTED[value.counted]})"),
         _lengths(value),
     ]
     if value.reuse is not None:
@@ -53,31 +43,22 @@ def _headline(value: Traffic) -> Text:
     """What a limit would cut, and the one that cuts nothing: which of them is right is not in the trace."""
     limit = value.context
     if not limit.truncated:
-        return verdict_line("", f"A limit of {limit.recommended:,} tokens holds all requests", limit.because)
-    head = f"A limit of {limit.recommended:,} tokens would cut {words.share(limit.truncated_share)} of the requests"
+        return verdict_line("", traffic_words.limit_head(limit), limit.because)
+    head = traffic_words.limit_head(limit)
     whole = "" if limit.holds_all is None else f"; {limit.holds_all:,} tokens hold all"
     return Text.assemble((head, "bold"), f" ({limit.because.partition(';')[0]}){whole}")
 
 
 def _about(value: Traffic) -> str:
     files = ", ".join(words.plain(name) for name in value.files)
-    text = f"{files}: {value.format}, {words.counted(value.requests, 'request')}"
-    if value.span_seconds and value.requests_per_second:
-        text += f" in {value.span_seconds:,.0f} s, {value.requests_per_second:.2f} a second"
-    return text
+    return f"{files}: {traffic_words.about(value)}"
 
 
 def _lengths(value: Traffic) -> RenderableType:
-    grid = table(left(""), *(right(name) for name in ("mean", "p50", "p90", "p95", "p99", "p99.9", "max")))
-    columns = (("prompt", value.input_tokens), ("answer", value.output_tokens), ("total", value.total_tokens))
-    for name, found in columns:
-        if found is not None:
-            grid.add_row(Text(name), *(Text(f"{number:,.0f}") for number in _numbers(found)))
+    grid = table(left(""), *(right(name) for name in traffic_words.NUMBERS))
+    for name, found in traffic_words.columns(value):
+        grid.add_row(Text(name), *(Text(f"{number:,.0f}") for number in traffic_words.numbers(found)))
     return grid
-
-
-def _numbers(found: Lengths) -> tuple[float, ...]:
-    return (found.mean, found.p50, found.p90, found.p95, found.p99, found.p999, found.max)
 
 
 def _reuse(value: Reuse) -> list[RenderableType]:
@@ -126,17 +107,13 @@ def _tiers(value: Tiers) -> list[RenderableType]:
     grid = table(left("tier"), right("blocks"), right("bytes"), right("blocks hit"), right("TTFT saved a request"))
     for one in value.tiers:
         size = "" if one.capacity_bytes is None else words.amount(one.capacity_bytes, "bytes")
-        saved = "" if one.ttft_saved_seconds is None else _saved(one.ttft_saved_seconds)
+        saved = "" if one.ttft_saved_seconds is None else traffic_words.saved(one.ttft_saved_seconds)
         row = (one.name, f"{one.capacity_blocks:,}", size, words.share(one.hit_rate), saved)
         grid.add_row(*(Text(words.plain(cell)) for cell in row))
     total = f"together they hit {words.share(value.hit_rate)} of the blocks"
     if value.ttft_saved_seconds is not None:
-        total += f" and save {_saved(value.ttft_saved_seconds)} a request"
+        total += f" and save {traffic_words.saved(value.ttft_saved_seconds)} a request"
     return [Text(total), grid, note(value.definition)]
-
-
-def _saved(amount: float) -> str:
-    return seconds(amount) if amount >= 0 else f"-{seconds(-amount)}: slower than computing again"
 
 
 def _replicas(value: Replicas) -> list[RenderableType]:
@@ -191,4 +168,4 @@ def _paging(value: Traffic) -> RenderableType:
     grid = table(left("reserved"), right("waste"))
     for line in value.paging:
         grid.add_row(Text(line.scheme), Text(words.share(line.waste)))
-    return Group(grid, note(_SCHEMES))
+    return Group(grid, note(traffic_words.SCHEMES))

@@ -10,9 +10,9 @@ from kvlab.core.breaker import Breakers
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
 from kvlab.core.trace import Trace
-from kvlab.core.traffic import Reuse, Traffic
+from kvlab.core.traffic import LengthCurves, Reuse, Traffic
 from kvlab.workload.beside import beside, whole_blocks
-from kvlab.workload.lengths import Column, lengths, limit, paging
+from kvlab.workload.lengths import Column, curve, lengths, limit, paging
 from kvlab.workload.moves import Seen, moves
 from kvlab.workload.questions import Questions
 from kvlab.workload.reuse import Window, reuse
@@ -72,6 +72,11 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions, broken: Breake
         left_out=trace.left_out,
         counted=trace.counted,
         doubts=tuple(_doubts(trace, found)),
+        length_curves=LengthCurves(
+            input_tokens=curve(prompts),
+            output_tokens=None if answers is None else curve(answers),
+            total_tokens=None if answers is None else curve(total),
+        ),
     )
 
 

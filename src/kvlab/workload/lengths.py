@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvlab.core.errors import BadInput
-from kvlab.core.traffic import ContextLimit, Lengths, PagingLine
+from kvlab.core.traffic import ContextLimit, LengthCurve, Lengths, PagingLine
 from kvlab.core.units import round_up
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _POINTS = (50.0, 90.0, 95.0, 99.0, 99.9)
 STEP = 256
 """Limits are given in whole steps of so many tokens."""
+_STEPS = 200
+"""Of a curve of lengths: what is left out lies within one such step, half a point."""
 _TABLE = 1 << 24
 """Counts below this are looked up in a table of all of them."""
 PAGES = (16, 32, 64, 128, 256, 512)
@@ -60,6 +62,18 @@ def lengths(column: Column) -> Lengths:
     p50, p90, p95, p99, p999 = (column.percentile(percent) for percent in _POINTS)
     mean = column.total(lambda tokens: tokens) / len(column.tokens)
     return Lengths(mean=mean, p50=p50, p90=p90, p95=p95, p99=p99, p999=p999, max=int(column.values[-1]))
+
+
+def curve(column: Column) -> LengthCurve:
+    """The share of the requests at each count of tokens, or at those where it has risen by half a point."""
+    ends, requests = np.cumsum(column.times), len(column.tokens)
+    marks = np.arange(1, _STEPS + 1) * requests / _STEPS
+    kept = np.unique([0, *np.searchsorted(ends, marks), len(ends) - 1])
+    return LengthCurve(
+        tokens=tuple(column.values[kept].tolist()),
+        shares=tuple((ends[kept] / requests).tolist()),
+        distinct=len(column.values),
+    )
 
 
 def limit(total: Column, percentile: float) -> ContextLimit:

@@ -1,4 +1,4 @@
-"""`kvlab report LAB`."""
+"""`kvlab report LAB` and `kvlab report FILE`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("lab", help="a lab folder, or its record.json")
-    parser.add_argument("--folder", help="where to write (default: the lab)")
+    parser.add_argument("lab", help="a lab folder, its record.json, or the JSON of kvlab traffic")
+    parser.add_argument("--folder", help="where to write (default: the lab, or beside the JSON)")
 
 
 def _run(options: argparse.Namespace) -> Answer:
@@ -27,4 +27,4 @@ def _run(options: argparse.Namespace) -> Answer:
     return Answer({"report": str(path)}, show)
 
 
-COMMAND = Command("render a lab's record again as report.html and charts", _arguments, _run)
+COMMAND = Command("render a lab's record, or the JSON of kvlab traffic, as report.html and charts", _arguments, _run)

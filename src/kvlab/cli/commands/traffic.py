@@ -45,6 +45,9 @@ def _reading(parser: argparse.ArgumentParser) -> None:
 
 def _answers(parser: argparse.ArgumentParser) -> None:
     """What is asked of the traffic itself."""
+    parser.add_argument(
+        "--report", metavar="FOLDER", help="write report.html and the charts there, as PNG (default: no report)"
+    )
     parser.add_argument("--fix", metavar="FILE", help="write the log with its prefix breakers fixed (default: nothing)")
     parser.add_argument("--percentile", type=positive, default=99.0, help="for the context limit (default: 99)")
     parser.add_argument(
@@ -127,6 +130,7 @@ def _run(options: argparse.Namespace) -> Answer:
     found = api.traffic(
         *options.file,
         form=options.format,
+        report=options.report,
         percentile=options.percentile,
         capacities=_capacities(options.capacity),
         policies=_words(options.policy),
@@ -153,7 +157,14 @@ def _run(options: argparse.Namespace) -> Answer:
     def show() -> RenderableType:
         from kvlab.reporting.terminal_traffic import traffic
 
-        return traffic(found)
+        if options.report is None:
+            return traffic(found)
+        from pathlib import Path
+
+        from rich.console import Group
+        from rich.text import Text
+
+        return Group(traffic(found), Text(f"\nreport: {Path(options.report) / 'report.html'}"))
 
     return Answer(found, show)
 
