@@ -47,7 +47,7 @@ def cells(text: str, first: str) -> list[str]:
 def test_the_limit_the_cache_the_tier_and_the_moves_come_first(page: Page) -> None:
     assert sections(page) == ["verdict", "lengths", "reuse", "tiers", "replicas", "waste", *sections(page)[6:]]
     assert page.texts["h2"][0] == "A limit of 86,016 tokens would cut 1.0 % of the requests"
-    assert page.texts["dt"][:3] == ["context limit", "cache", "offload tier"]
+    assert page.texts["dt"][:3] == ["context limit", "cache", "tiers"]
     assert "119 of 12,031 requests are longer than 86,016" in page.texts["dd"][0]
     assert "126,720 tokens hold all" in page.texts["dd"][0]
     assert page.texts["h3"][0] == "Moves"
@@ -116,7 +116,7 @@ def test_a_simulated_load_is_on_the_page(tmp_path: Path) -> None:
     text = traffic_page.page(value)
     for one in value.load.pools:
         row = cells(text[text.index('<section id="load">') :], f"{one.pool_blocks:,}")
-        assert (row[5], row[9]) == (f"{one.preemptions:,}", f"{one.too_large:,}")
+        assert (row[4], row[8]) == (f"{one.preemptions:,}", f"{one.too_large:,}")
 
 
 @pytest.mark.parametrize("name", ["page", "attacked"])

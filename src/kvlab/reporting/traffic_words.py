@@ -144,7 +144,7 @@ def answers(value: Traffic) -> list[tuple[str, str]]:
     """What is asked first of a workload, and the answer: the limit, the pool, the tier, the load."""
     found = [("context limit", limit_why(value.context)), ("cache", _pool(value))]
     if value.reuse is not None:
-        found.append(("offload tier", _tier(value)))
+        found.append(("offload tier" if value.reuse.tiers is None else "tiers", _tier(value)))
     if value.load is not None:
         found.append(("under load", _calm(value.load)))
     return found
@@ -205,7 +205,7 @@ def tiles(value: Traffic) -> list[Tile]:
         if ideal.hit_tokens:
             enough = knee(value.reuse)
             behind = f"{capacity(enough)}: {words.share(enough.token_hit_rate)} of the tokens"
-            blocks = f"{enough.capacity_blocks:,} blocks"
+            blocks = words.counted(enough.capacity_blocks, "block")
             found.append(
                 Tile(name="cache that finds nine tenths of it", value=blocks, behind=behind, kind=of_reuse(value))
             )

@@ -65,7 +65,7 @@ def lengths(value: Traffic) -> Drawing | None:
         text += " Requests of no token are drawn at 1."
     return Drawing(
         name="traffic-lengths",
-        title="Tokens a request",
+        title="How long requests are",
         text=text,
         chart=alt.layer(*_limit(value), lines).properties(width=WIDTH, height=_HEIGHT),
     )
@@ -90,9 +90,9 @@ def _limit(value: Traffic) -> list[Any]:
 
 
 def curve(reuse: Reuse) -> Drawing | None:
-    """What an LRU cache of every size finds, with the other policies where they were asked for."""
+    """What an LRU cache of every size finds, with the other policies where they were asked for; None for one point."""
     points = thin(reuse.curve, _POINTS)
-    if not points:
+    if len(points) < 2:
         return None
     asked = [one for one in thin(reuse.policies, _POINTS) if one.policy != "lru"]
     blocks = [point.capacity_blocks for point in points] + [one.capacity_blocks for one in asked]
@@ -161,6 +161,7 @@ def waiting(load: UnderLoad) -> Drawing | None:
         for one in thin(load.pools, _POINTS)
         for name, milliseconds in zip(names, (one.ttft.p50, one.ttft.p99, one.waited.p99), strict=True)
     ]
+    short = any(min(one.ttft.p50, one.waited.p99) < 1 for one in load.pools)
     wide = max(row["y"] for row in rows) > _WIDE * min(row["y"] for row in rows)
     scale = alt.Scale(type="log", nice=True) if wide else alt.Scale(zero=True)
     base = alt.Chart(data(rows)).encode(
@@ -173,7 +174,7 @@ def waiting(load: UnderLoad) -> Drawing | None:
         name="traffic-load",
         title="Waiting over the size of the pool",
         text="Time to first token (median and 99th percentile) and 99th percentile of the time from arrival to"
-        " admission, of simulated pools. Less than 1 ms is drawn at 1 ms.",
+        f" admission, of simulated pools.{' Less than 1 ms is drawn at 1 ms.' if short else ''}",
         chart=alt.layer(lines, base.mark_point(size=40, filled=True, opacity=1)).properties(
             width=WIDTH, height=_HEIGHT
         ),

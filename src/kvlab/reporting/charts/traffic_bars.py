@@ -88,7 +88,7 @@ def waste(lines: Sequence[PagingLine]) -> Drawing | None:
     rows = [(words.plain(line.scheme), line.waste, traffic_words.waste(line.waste)) for line in lines]
     return Drawing(
         name="traffic-waste",
-        title="Memory reserved and not used",
+        title="Waste of each way of reserving",
         text="Share of the reserved tokens that hold nothing, over all decode steps, by the way of reserving them.",
         chart=_bars(rows, "share that is not used", "%"),
     )
