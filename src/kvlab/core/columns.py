@@ -26,3 +26,11 @@ def places(starts: Ints, counts: Ints) -> Ints:
     ends = offsets(counts)
     found: Ints = np.repeat(starts - ends[:-1], counts) + np.arange(ends[-1])
     return found
+
+
+def backwards(times: NDArray[np.float64]) -> tuple[int, int]:
+    """How many times lie before the one above them, and which is the first of them, from 1 (0: none is)."""
+    import numpy as np
+
+    found = np.flatnonzero(np.diff(times) < 0)
+    return len(found), int(found[0]) + 2 if len(found) else 0

@@ -51,13 +51,15 @@ class Sampling(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What the requests held before their blocks were sampled, a number a request."""
+    """What the requests held before their blocks were sampled."""
 
     rate: float
     counts: Ints
-    """Blocks."""
+    """Blocks of each request."""
     last_short: Ints
-    """Tokens that the last block lacks of a full one."""
+    """Tokens that each request's last block lacks of a full one."""
+    occurring: Ints | None = None
+    """occurring[n]: blocks that are referred to n times; None where files that share blocks were read apart."""
 
 
 class Blocks(NamedTuple):
@@ -90,6 +92,8 @@ class Trace(NamedTuple):
     left_out: LeftOutRows
     clock_jumps: int = 0
     """Rows whose time lies before that of the row above."""
+    first_jump: int = 0
+    """Which request is the first of them, from 1; 0: none is, or several files were merged."""
     doubts: tuple[Doubt, ...] = ()
     counted: Counted = "log"
 

@@ -6,6 +6,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvlab.core.columns import backwards
 from kvlab.core.errors import BadInput, shortened
 from kvlab.core.trace import MOST_SHOWN, BadRow, LeftOutRows, Trace
 from kvlab.traces._lines import compressed, lines, opened
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 _LOOK = 1000
+_AROUND = ' \t\r"'
+"""Characters around a cell that are not of it."""
 _HEADER = 1 << 16
 _MOST_UNPACKED = 2 << 30
 """Bytes of a compressed file once it is unpacked, which is done in memory."""
@@ -49,6 +52,7 @@ def read(path: Path, form: str, *, inputs: str, outputs: str, time: str | None) 
     if not table.height:
         raise BadInput(f"{path} holds no row that can be used, of {bad.height:,}: {_why(time)} in none")
     arrivals = table["time"].to_numpy() if time else None
+    jumps, first_jump = (0, 0) if arrivals is None else backwards(arrivals)
     return Trace(
         format=form,
         inputs=table[inputs].to_numpy(),
@@ -56,7 +60,8 @@ def read(path: Path, form: str, *, inputs: str, outputs: str, time: str | None) 
         arrivals=arrivals,
         blocks=None,
         left_out=LeftOutRows(count=bad.height, first=first),
-        clock_jumps=0 if arrivals is None else int((arrivals[1:] < arrivals[:-1]).sum()),
+        clock_jumps=jumps,
+        first_jump=first_jump,
     )
 
 
@@ -73,11 +78,19 @@ def _table(path: Path, names: list[str]) -> pl.DataFrame:
     source = _unpacked(path) if compressed(path) else path
     try:
         table = pl.read_csv(
-            source, columns=at, infer_schema=False, truncate_ragged_lines=True, encoding="utf8-lossy", glob=False
+            source,
+            columns=at,
+            infer_schema=False,
+            truncate_ragged_lines=True,
+            encoding="utf8-lossy",
+            glob=False,
+            quote_char=None,  # a quote that is never closed would take all rows after it
         )
     except (pl.exceptions.PolarsError, OSError) as problem:
         raise BadInput(f"{path} cannot be read as CSV: {shortened(' '.join(str(problem).split()), 120)}") from None
-    return table.rename({name: name.strip() for name in table.columns})
+    table = table.rename({name: name.strip(_AROUND) for name in table.columns})
+    quoted = table.head(_LOOK).select(pl.any_horizontal(pl.all().str.contains('"').any())).item()
+    return table.with_columns(pl.all().str.strip_chars(_AROUND)) if quoted else table
 
 
 def _unpacked(path: Path) -> BytesIO:

@@ -39,7 +39,7 @@ class Done(msgspec.Struct):
     columns: list[bytes] = []
     left_out: int = 0
     first: list[tuple[int, str, str]] = []
-    tallies: tuple[int, int, int] = (0, 0, 0)
+    tallies: tuple[int, int, int, int] = (0, 0, 0, 0)
     note: str | None = None
     refusal: str | None = None
 
@@ -92,14 +92,15 @@ def _part(path: Path, process: subprocess.Popen[bytes]) -> Part:
     for name, column in zip(_COLUMNS, done.columns, strict=True):
         getattr(part, name).frombytes(column)
     part.note = done.note
-    part.uncounted, part.estimated, part.disagree = done.tallies
+    part.uncounted, part.textless, part.estimated, part.disagree = done.tallies
     return part
 
 
 def answered(part: Part) -> Done:
     """The part as it is sent."""
     columns = [array(getattr(part, name).typecode, getattr(part, name)).tobytes() for name in _COLUMNS]
-    return Done(columns, part.left_out, part.first, (part.uncounted, part.estimated, part.disagree), part.note)
+    tallies = (part.uncounted, part.textless, part.estimated, part.disagree)
+    return Done(columns, part.left_out, part.first, tallies, part.note)
 
 
 def run(task: Task) -> Done:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
-from kvlab.core.columns import offsets
+from kvlab.core.columns import backwards, offsets, places
 from kvlab.core.errors import BadInput
 from kvlab.core.trace import MOST_SHOWN, BadRow, Blocks, LeftOutRows, Trace, Unusable
 from kvlab.traces._lines import lines
@@ -81,6 +81,7 @@ class Rows:
         if not self._inputs:
             raise BadInput(no_row(self._path, left_out))
         times = np.frombuffer(self._times, dtype=np.float64) * seconds
+        jumps, first = backwards(times)
         return Trace(
             format=form,
             inputs=np.frombuffer(self._inputs, dtype=np.int64),
@@ -88,7 +89,8 @@ class Rows:
             arrivals=times,
             blocks=None,
             left_out=left_out,
-            clock_jumps=int((np.diff(times) < 0).sum()),
+            clock_jumps=jumps,
+            first_jump=first,
         )
 
 
@@ -135,4 +137,26 @@ def blocks_of(ids: Sequence[int] | Ids, counts: Sequence[int] | Ints, size: int,
         bound=bound,
         size=size,
         last_short=np.clip(have * size - inputs, 0, size - 1),
+    )
+
+
+def by_time(trace: Trace) -> Trace:
+    """The requests as they came, where the file lists them as they ended."""
+    import numpy as np
+
+    if trace.arrivals is None:
+        return trace
+    order = np.argsort(trace.arrivals, kind="stable")
+    blocks = trace.blocks
+    if blocks is not None:
+        counts = np.diff(blocks.offsets)
+        ids = blocks.ids[places(blocks.offsets[order], counts[order])]
+        blocks = blocks._replace(ids=ids, offsets=offsets(counts[order]), last_short=blocks.last_short[order])
+    return trace._replace(
+        inputs=trace.inputs[order],
+        outputs=None if trace.outputs is None else trace.outputs[order],
+        arrivals=trace.arrivals[order],
+        blocks=blocks,
+        clock_jumps=0,
+        first_jump=0,
     )

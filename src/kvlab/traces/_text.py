@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from kvlab.core.columns import offsets, places
+from kvlab.core.columns import backwards, offsets, places
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
 from kvlab.core.trace import (
@@ -65,6 +65,8 @@ class Part(msgspec.Struct, kw_only=True):
     first: list[tuple[int, str, str]] = []
     uncounted: int = 0
     """Requests of which only the log's own count of prompt tokens is known."""
+    textless: int = 0
+    """Those of them whose prompt is not in the file at all."""
     estimated: int = 0
     note: str | None = None
     """What the tokenizer takes for granted, once a chat was met."""
@@ -119,16 +121,18 @@ def logged(path: Path, form: TextFormat) -> Iterator[Logged]:
 
 
 def _add(part: Part, at: int, request: Logged, counting: Encoder | None, reading: Reading) -> None:
-    ids: Sequence[int] | None = request.ids if counting is None else counting.encode(request)
+    textless = request.ids is None and request.prompt is None and request.messages is None
+    ids: Sequence[int] | None = request.ids if counting is None or textless else counting.encode(request)
     if request.messages is not None and counting is not None:
         part.note = counting.note
     if ids is None:
         if request.prompt_tokens is None:
             raise Unusable("it states no number of prompt tokens, and there is no tokenizer to count them")
         part.uncounted += 1
+        part.textless += textless
     elif request.prompt_tokens not in (None, len(ids)):
         part.disagree += 1
-    part.estimated += reading.estimate and reading.tokenizer is None and request.ids is None
+    part.estimated += reading.estimate and reading.tokenizer is None and request.ids is None and not textless
     length = len(ids) if ids is not None else request.prompt_tokens or 0
     if length > MOST_TOKENS:
         raise Unusable(f"more than {MOST_TOKENS:,} tokens")
@@ -175,6 +179,7 @@ def _trace(path: Path, form: TextFormat, reading: Reading, parts: list[Part]) ->
     order = np.argsort(rows, kind="stable")
     without = sum(part.uncounted for part in parts)
     clock = times[order] if not np.isnan(times).any() else None
+    jumps, first_jump = (0, 0) if clock is None else backwards(clock)
     ordered = inputs[order]
     return Trace(
         format=form.name,
@@ -183,7 +188,8 @@ def _trace(path: Path, form: TextFormat, reading: Reading, parts: list[Part]) ->
         arrivals=clock,
         blocks=None if without else blocks_of(_ids(parts, counts, order), counts[order], reading.block_size, ordered),
         left_out=left_out,
-        clock_jumps=0 if clock is None else int((np.diff(clock) < 0).sum()),
+        clock_jumps=jumps,
+        first_jump=first_jump,
         doubts=tuple(_doubts(parts, times, outputs)),
         counted=_counted(reading, parts),
     )
@@ -222,7 +228,9 @@ def _doubts(parts: list[Part], times: object, outputs: object) -> Iterator[Doubt
         yield Doubt("tokens", text)
     if note := next((part.note for part in parts if part.note), None):
         yield Doubt("chat template", note)
-    if uncounted := sum(part.uncounted for part in parts):
+    if textless := sum(part.textless for part in parts):
+        yield Doubt("reuse", f"of {textless:,} requests the prompt is not in the file, so reuse is not known")
+    if uncounted := sum(part.uncounted for part in parts) - textless:
         text = f"of {uncounted:,} requests only the log's own count is known, so reuse is not; give --tokenizer"
         yield Doubt("reuse", text)
     if (odd := sum(part.disagree for part in parts)) and not estimated:

@@ -117,11 +117,9 @@ def _doubts(trace: Trace, reuse: Reuse | None) -> list[Doubt]:
         )
         found.append(Doubt("sample", text))
     if trace.clock_jumps:
-        text = (
-            f"{trace.clock_jumps:,} rows lie before the row above them in time; the cache sees requests in the order of"
-            " the file"
-        )
-        found.append(Doubt("time", text))
+        first = f" (the first: request {trace.first_jump:,} of those used)" if trace.first_jump else ""
+        text = f"{trace.clock_jumps:,} rows lie before the row above them in time{first}; the cache sees requests in"
+        found.append(Doubt("time", f"{text} the order of the file"))
     if trace.left_out.count:
         kept = len(trace.inputs)
         first = trace.left_out.first[0]

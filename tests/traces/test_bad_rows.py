@@ -1,0 +1,166 @@
+"""Damaged rows in each of the twelve formats: counted, located, told, and the rest used; nothing but them is exit 2."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+import pytest
+
+import kvlab
+from kvlab import traces
+from kvlab.cli import main
+from kvlab.core.errors import BadInput
+
+IDS = [*range(32)]
+LONG = "x" * (17 << 20)
+START = 1_790_000_000
+
+
+class Lines(NamedTuple):
+    """A format of one row a line. `row`: the line of a request at that second with that many prompt tokens."""
+
+    row: Callable[[int, int], str]
+    head: str = ""
+    sorts: bool = False
+    """Whether the reader brings the requests into the order of their times."""
+
+
+def _aiperf(at: int, tokens: int, **more: object) -> str:
+    metadata = {"session_num": at, "request_start_ns": (START + at) * 10**9, "benchmark_phase": "profiling"}
+    stated = {"input_sequence_length": {"value": tokens, "unit": "tokens"}, "output_sequence_length": {"value": 4}}
+    return json.dumps({"metadata": metadata, **(more or {"metrics": stated}), "error": None})
+
+
+def _aiperf_raw(at: int, tokens: int) -> str:
+    usage = {"usage": {"prompt_tokens": tokens, "completion_tokens": 4}}
+    packet = {"perf_ns": 7, "packets": [{"name": "data", "value": json.dumps(usage)}]}
+    payload = {"model": "m", "messages": [{"role": "user", "content": "Rome?"}]}
+    return _aiperf(at, tokens, start_perf_ns=7, payload=payload, responses=[packet])
+
+
+def _lookup(at: int, tokens: int) -> str:
+    known = {"timestamp": START + at, "request_id": f"r{at}", "model_name": "m", "chunk_size": 16, "seq_len": tokens}
+    return json.dumps({**known, "dtypes": [], "shapes": [], "chunk_hashes": ["0xab", "0xcd"]})
+
+
+def _mooncake(at: int, tokens: int) -> str:
+    return json.dumps({"timestamp": 1000 * at, "input_length": tokens, "output_length": 4, "hash_ids": [0, at + 1, 99]})
+
+
+def _openai(at: int, tokens: int) -> str:
+    return json.dumps({"ts": START + at, "prompt": "Rome?", "usage": {"prompt_tokens": tokens, "completion_tokens": 4}})
+
+
+def _range(at: int, tokens: int) -> str:
+    return json.dumps({"trace": 1, "t": at, "in": tokens, "out": 4, "r": [[1, 2]]})
+
+
+def _vllm(at: int, tokens: int) -> str:
+    ids = IDS if tokens > 0 else [-1]
+    return (
+        f"INFO 11-29 21:56:{at:02} [logger.py:43] Request c-{at} details: prompt: None, prompt_token_ids: {ids}, x: 1."
+    )
+
+
+def _gateway(at: int, tokens: int) -> str:
+    return f'{START + at},"{{""prompt"": ""Rome?""}}",{tokens},4'
+
+
+FORMATS = {
+    "aiperf": Lines(_aiperf, sorts=True),
+    "aiperf-raw": Lines(_aiperf_raw, sorts=True),
+    "lmcache": Lines(_lookup),
+    "mooncake": Lines(_mooncake),
+    "openai": Lines(_openai),
+    "ranges": Lines(_range, '{"trace": 1, "header": 1, "block_size": 16}', sorts=True),
+    "vllm-log": Lines(_vllm),
+    "azure": Lines(
+        lambda at, tokens: f"2023-11-16 18:17:{at:02}.5,{tokens},4", "TIMESTAMP,ContextTokens,GeneratedTokens"
+    ),
+    "burstgpt": Lines(
+        lambda at, tokens: f"{at},ChatGPT,{tokens},4,9,API log",
+        "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type",
+    ),
+    "vidur": Lines(lambda at, tokens: f"{tokens},4,{tokens + 4},9", "num_prefill_tokens,num_decode_tokens,total,ratio"),
+    "gateway-csv": Lines(_gateway, "time,request,prompt_tokens,completion_tokens"),
+}
+
+
+def written(path: Path, form: Lines, rows: list[str]) -> Path:
+    path.write_text("".join(f"{row}\n" for row in ([form.head] if form.head else []) + rows))
+    return path
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_damaged_lines_cost_themselves_alone(tmp_path: Path, name: str) -> None:
+    form = FORMATS[name]
+    good = [form.row(at, 48) for at in range(4)]
+    cut = good[3][: good[3].rindex("4")].rstrip(", ") if name in ("azure", "burstgpt", "vidur") else good[3][:-12]
+    long = good[3][:90] + LONG + good[3][90:] if name == "vllm-log" else LONG
+    rows = [good[0], cut, good[1], form.row(3, -48), long, good[2]]
+    found = kvlab.traffic(written(tmp_path / "a", form, rows))
+    first = 1 + bool(form.head)
+    assert (found.requests, found.left_out.count) == (3, 3)
+    assert [row.where for row in found.left_out.first] == [f"line {first + at}" for at in (1, 3, 4)]
+    assert all(row.why and "\n" not in row.why for row in found.left_out.first)
+    assert found.input_tokens.max == (32 if name == "vllm-log" else 48)
+    told = next(doubt.text for doubt in found.doubts if doubt.key == "rows")
+    assert f"3 of 6 rows could not be used; the first: line {first + 1}, " in told
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_nothing_but_damaged_lines_is_refused_in_one_line(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    form = FORMATS[name]
+    path = written(tmp_path / "a", form, [form.row(at, -48) for at in range(3)])
+    assert main(["traffic", str(path), "--format", name.removesuffix("-raw")]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert [line.startswith("kvlab: ") for line in told].count(True) == 1
+    assert "no row that can be used, of 3" in told[-1]
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "vidur"])
+def test_a_clock_that_jumps_is_counted_and_located(tmp_path: Path, name: str) -> None:
+    form = FORMATS[name]
+    found = kvlab.traffic(written(tmp_path / "a", form, [form.row(at, 48) for at in (0, 5, 9, 3, 12, 13)]))
+    assert (found.requests, found.span_seconds) == (6, 13.0)
+    told = [doubt.text for doubt in found.doubts if doubt.key == "time"]
+    said = "1 rows lie before the row above them in time (the first: request 4 of those used)"
+    assert [text.partition(";")[0] for text in told] == ([] if form.sorts else [said])
+
+
+def report(requests: list[object]) -> str:
+    metadata = {"version": 2, "guidellm_version": "0.8.1"}
+    return json.dumps({"metadata": metadata, "benchmarks": [{"type_": "b", "requests": {"successful": requests}}]})
+
+
+def test_damaged_requests_of_a_report_cost_themselves_alone(tmp_path: Path) -> None:
+    good = [{"request_start_time": START + at, "prompt_tokens": 48, "output_tokens": 4} for at in (5, 0, 9)]
+    bad = [{**good[0], "prompt_tokens": -48}, {**good[0], "output_tokens": "four"}, 7, {"request_start_time": START}]
+    (tmp_path / "a.json").write_text(report([good[0], *bad, *good[1:]]))
+    found = kvlab.traffic(tmp_path / "a.json")
+    assert (found.requests, found.left_out.count, found.span_seconds) == (3, 4, 9.0)
+    assert [row.where for row in found.left_out.first] == [f"benchmark 1, request {at}" for at in (2, 3, 4, 5)]
+    for name, content in (("all", report(bad)), ("none", report([])), ("cut", report(list(good))[:-40])):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(BadInput) as caught:
+            traces.read(tmp_path / name)
+        assert "\n" not in str(caught.value)
+
+
+def test_damaged_rows_of_a_table_cost_themselves_alone(tmp_path: Path) -> None:
+    times = [f"2026-05-01 10:00:{at:02}" for at in (0, 5, 9, 3)] + ["2026-05-01 10:99:99"]
+    table = pl.DataFrame({"created_at": times, "prompt_tokens": [48, -48, 48, 48, 48], "output_tokens": [4] * 5})
+    table.write_parquet(tmp_path / "a.parquet")
+    found = kvlab.traffic(tmp_path / "a.parquet")
+    assert (found.requests, found.left_out.count) == (3, 2)
+    assert [row.where for row in found.left_out.first] == ["row 2", "row 5"]
+    assert "(the first: request 3 of those used)" in next(one.text for one in found.doubts if one.key == "time")
+    table.filter(pl.col("prompt_tokens") < 0).write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(BadInput, match="no row that can be used, of 1"):
+        traces.read(tmp_path / "b.parquet")
