@@ -225,6 +225,14 @@ def test_a_request_that_was_retracted_finds_its_prompt_again() -> None:
     assert (jobs[0].finished or 0) < (jobs[1].finished or 0)
 
 
+def test_a_prompt_that_two_requests_compute_at_once_is_kept_once() -> None:
+    states: list[State] = []
+    jobs = [Job(at, 0.0, 65, answer, range(65)) for at, answer in enumerate((3, 5, 5))]
+    Retracting(BlockPool(400), Limits(1), Speed(1.0, 0.001), states.append).run(jobs)
+    assert [job.hit for job in jobs] == [0, 0, 0]
+    assert [state.used for state in states] == [3 * 65, 65 + 2 * 2, 0]  # each that ends, and the others with two tokens
+
+
 def test_a_long_prompt_is_computed_in_chunks() -> None:
     states: list[State] = []
     job = Job(0, 0.0, 5_000, 3, ())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from kvlab import breakers, traces
 from kvlab.core.rule import Page
 from kvlab.reporting.page_parts import numbered, sentence, sources
-from kvlab.workload import moves
+from kvlab.variants import line
+from kvlab.workload import moves, schedulers
 
 _HEAD = """# What `kvlab traffic` reads and says
 
@@ -34,6 +35,25 @@ as its answer has tokens, and at step k it uses its prompt and k tokens. `max` r
 `pow2` the prompt and the next power of two of the answer, `oracle` the length that it will have in the end (the three
 schemes of Kwon et al., SOSP 2023, section 3.1), and pages are reserved whole, as the request grows.
 """
+_REPORT = """## The report
+
+`--report FOLDER` writes report.html, one page that needs neither network nor script, and its charts as PNG in charts/.
+The answers stand first: the limit, the cache, the tier, and the moves in their order. `-o traffic.json` keeps the whole
+answer, and `kvlab report traffic.json --folder FOLDER` makes the page of it again.
+
+Every table says whether its figures are read, computed, estimated or simulated, and what counts. Curves of lengths are
+kept in steps of half a point, each of them exact. A chart has up to 400 points and a table up to 60 rows; where there
+are more, the page says so, and the JSON holds all. No prompt is on the page; names of files, and the roles of the
+messages in which a prefix breaks, are.
+"""
+_POOLS = """## Pools under load
+
+`--pool N,N --prefill-speed TOKENS/S --decode-step MS` serves the trace on a pool of N blocks as an engine's scheduler
+would, step by step, and says how long requests wait, when their first token comes (percentiles), how often blocks are
+taken from a request that runs, and how many tokens are computed again for it. `--engine` names the scheduler. Compare
+two with the same `--max-num-seqs` and `--max-num-batched-tokens` (SGLang: `--max-running-requests` and
+`--chunked-prefill-size`): their defaults differ. A step takes the same time however many requests it serves.
+"""
 _BREAKERS = """## What breaks a prefix
 
 Looked for in logs with text. Each is weighed by what an endless cache would hit without it, all others being fixed;
@@ -46,12 +66,13 @@ Settings first, then by the share of the prompt tokens that each saves on this t
 
 
 def document() -> str:
-    """The formats, then a page for each breaker and each move."""
+    """The formats, the schedulers, then a page for each breaker and each move."""
     formats = [f"| {name} | {reader.title} |" for name, reader in traces.readers().items()]
     table = "\n".join(("| `--format` | what |", "| --- | --- |", *formats)) + "\n"
+    pools = [_scheduler(engine) for engine in schedulers.known()]
     causes = [_section(breakers.page(code)) for code in breakers.causes()]
     advice = [_section(moves.page(code)) for code in moves.known()]
-    return "\n".join((_HEAD, table, _PAGING, _SCALE, _BREAKERS, *causes, _MOVES, *advice))
+    return "\n".join((_HEAD, table, _PAGING, _POOLS, *pools, _SCALE, _REPORT, _BREAKERS, *causes, _MOVES, *advice))
 
 
 def _section(page: Page) -> str:
@@ -59,3 +80,10 @@ def _section(page: Page) -> str:
         f"### {page.code}\n\n**{page.title}.** {sentence(page.cause)}\n\n"
         f"Symptom: {page.symptom}\n\nDo:\n\n{numbered(page.do)}\n\n{sources(page.source)}"
     )
+
+
+def _scheduler(engine: str) -> str:
+    title, parts = schedulers.page(engine)
+    *said, (_, links) = parts.items()
+    paragraphs = "\n\n".join(f"{name}: {sentence(line(text))}" for name, text in said)
+    return f"### `--engine {engine}`\n\n**{title}.**\n\n{paragraphs}\n\n{sources(tuple(links.split()))}"

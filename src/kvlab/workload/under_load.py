@@ -50,10 +50,14 @@ def under_load(trace: Trace, asked: Questions) -> UnderLoad | None:
     return UnderLoad(
         block_size=size,
         pools=tuple(found),
-        definition=rule.definition,
+        definition=f"{rule.definition}; {_said(limits)}",
         engine=engine,
         preemption_word=rule.preemptions,
     )
+
+
+def _said(limits: Limits) -> str:
+    return f"up to {limits.most_sequences:,} requests at a time and {limits.most_tokens:,} tokens a step"
 
 
 def _limits(asked: Questions, rule: Scheduler, size: int) -> Limits:

@@ -1,8 +1,7 @@
 """SGLang's new_token_ratio: the share of its remaining answer that is kept free for each running request.
 
 It starts at 0.7 times --schedule-conservativeness, falls to 0.14 of that within 600 decode steps, and is set to what
-the running requests suggest when the pool was full (scheduler_components/new_token_ratio_tracker.py of SGLang 0.5.18;
-before 0.5.12 in scheduler.py and schedule_batch.py, with the same numbers since 0.4).
+the running requests suggest when the pool was full (new_token_ratio_tracker.py, environ.py of SGLang 0.5.18).
 """
 
 from __future__ import annotations
