@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import OrderedDict
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,10 +17,17 @@ from hypothesis import strategies as st
 
 from kvlab import traces
 from kvlab.core.trace import Blocks, Trace
+from kvlab.workload import stack
 from kvlab.workload.reuse import Window, reuse
-from kvlab.workload.stack import distances
+from kvlab.workload.stack import depths, distances
+
+if TYPE_CHECKING:
+    from kvlab.core.trace import Ints
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "traces"
+
+# references up to which a trace is sorted, not walked: all, or none
+both_ways = pytest.mark.parametrize("short", [1 << 40, 0], ids=["sorted", "walked"])
 
 # capacity in blocks of 512 tokens -> hit blocks of an LRU that evicts tails first, equal to a radix tree's
 CONVERSATION = {
@@ -72,14 +83,17 @@ def trace(name: str) -> tuple[Trace, Blocks]:
     return found, found.blocks
 
 
+@both_ways
 @pytest.mark.parametrize(("name", "expected"), [("conversation", CONVERSATION), ("synthetic", SYNTHETIC)])
-def test_hits_at_every_published_capacity(name: str, expected: dict[int, int]) -> None:
+def test_hits_at_every_published_capacity(name: str, expected: dict[int, int], short: int) -> None:
     found, blocks = trace(name)
-    curve = reuse(blocks, Window(0, found.inputs), tuple(expected), None).curve
+    with patch.object(stack, "SHORT", short):
+        curve = reuse(blocks, Window(0, found.inputs), tuple(expected), None).curve
     hits = {point.capacity_blocks: point.hit_blocks for point in curve}
     assert {at: hits[at] for at in expected} == expected
 
 
+@both_ways
 @pytest.mark.parametrize(
     ("name", "expected", "ideal", "of"),
     [
@@ -87,9 +101,10 @@ def test_hits_at_every_published_capacity(name: str, expected: dict[int, int]) -
         ("synthetic", SYNTHETIC_HALF, 31_535_563, 36_552_394),
     ],
 )
-def test_tokens_hit_in_the_second_half(name: str, expected: dict[int, int], ideal: int, of: int) -> None:
+def test_tokens_hit_in_the_second_half(name: str, expected: dict[int, int], ideal: int, of: int, short: int) -> None:
     found, blocks = trace(name)
-    measured = reuse(blocks, Window(len(found.inputs) // 2, found.inputs), tuple(expected), None)
+    with patch.object(stack, "SHORT", short):
+        measured = reuse(blocks, Window(len(found.inputs) // 2, found.inputs), tuple(expected), None)
     hits = {point.capacity_blocks: point.hit_tokens for point in measured.curve}
     assert {at: hits[at] for at in expected} == expected
     assert (measured.ideal.hit_tokens, measured.tokens) == (ideal, of)
@@ -153,18 +168,49 @@ def plain_lru(found: list[list[int]], capacity: int) -> int:
     return hits
 
 
-@given(requests())
-def test_the_curve_is_a_plain_lru_at_every_capacity(found: list[list[int]]) -> None:
+any_blocks = st.lists(st.lists(st.integers(0, 12), unique=True, max_size=8), min_size=1, max_size=30)
+"""Requests of blocks in any order: what stood before another one may stand behind it the next time."""
+
+
+def columns_of(found: list[list[int]]) -> tuple[Ints, Ints, int]:
     ids = np.array([block for blocks in found for block in blocks], dtype=np.int64)
-    counts = np.array([len(blocks) for blocks in found], dtype=np.int64)
-    bound = int(ids.max()) + 1 if len(ids) else 0
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    hits = np.cumsum(distances(ids, offsets, bound, last_short=np.zeros_like(counts), most=counts).hits)
+    offsets = np.concatenate([[0], np.cumsum([len(blocks) for blocks in found])])
+    return ids, offsets, int(ids.max()) + 1 if len(ids) else 0
+
+
+@both_ways
+@given(found=requests() | any_blocks)
+def test_the_curve_is_a_plain_lru_at_every_capacity(found: list[list[int]], short: int) -> None:
+    ids, offsets, bound = columns_of(found)
+    counts = np.diff(offsets)
+    with patch.object(stack, "SHORT", short):
+        hits = np.cumsum(distances(ids, offsets, bound, last_short=np.zeros_like(counts), most=counts).hits)
     for capacity in range(1, bound + 1):
         assert int(hits[capacity]) == plain_lru(found, capacity)
 
 
-def test_the_engine_itself_hits_as_much() -> None:
+@given(requests() | any_blocks, st.integers(0, 30), st.integers(0, 8))
+def test_sorting_a_trace_and_walking_it_agree(found: list[list[int]], first: int, most: int) -> None:
+    ids, offsets, bound = columns_of(found)
+    short = np.arange(len(found)) % 5
+    limits = np.minimum(most, np.diff(offsets))
+    seen = []
+    for references in (1 << 40, 0):
+        with patch.object(stack, "SHORT", references):
+            one = distances(ids, offsets, bound, last_short=short, most=limits, first=min(first, len(found)))
+            seen.append([*(column.tolist() for column in one), depths(ids, offsets, bound).tolist()])
+    assert seen[0] == seen[1]
+
+
+def test_a_short_trace_is_not_made_to_wait_for_a_compiler() -> None:
+    code = "import kvlab, sys; print(kvlab.traffic(sys.argv[1]).reuse.ideal.hit_blocks, 'numba' in sys.modules)"
+    path = GOLDEN / "mooncake_conversation_trace.jsonl.gz"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["105710", "False"]
+
+
+@both_ways
+def test_the_engine_itself_hits_as_much(short: int) -> None:
     """120 requests to a real vLLM 0.32 (blocks of 32, 101 of them, one is the null block): its own cached tokens.
 
     A request's last token is computed again, and its partial last block takes a block of the pool.
@@ -187,8 +233,9 @@ def test_the_engine_itself_hits_as_much() -> None:
 
     def hits_from(first: int) -> int:
         """Of the requests from `first` on, in a pool of 100 usable blocks of which one holds the partial block."""
-        short = np.zeros(len(rows), dtype=np.int64)
-        return int(distances(*columns, last_short=short, most=np.array(most), first=first).hits[:100].sum())
+        full_ones = np.zeros(len(rows), dtype=np.int64)
+        with patch.object(stack, "SHORT", short):
+            return int(distances(*columns, last_short=full_ones, most=np.array(most), first=first).hits[:100].sum())
 
     assert hits_from(0) * 32 == sum(row["cached_tokens"] for row in rows) == 22_080
     for at, row in enumerate(rows):

@@ -40,14 +40,23 @@ def chosen(bound: int, sampling: Sampling) -> Ints:
     return np.concatenate([np.zeros(0, dtype=np.int64), *(ids[kept(ids, True, sampling)] for ids in parts)])
 
 
+def occurring(times: Ints) -> Ints:
+    """How many different blocks are referred to once, twice ..., of how often each is; never does not count."""
+    found = np.bincount(times, minlength=1)
+    found[0] = 0
+    return found
+
+
 def sampled(blocks: Blocks, sampling: Sampling) -> Blocks:
     """The blocks of the sample; the same if they are one already."""
     if blocks.sample is not None:
         return blocks
     if blocks.bound <= _DENSE * len(blocks.ids):
         here = kept(np.arange(blocks.bound), blocks.own, sampling)[blocks.ids]
+        times = np.bincount(blocks.ids)
     else:
         here = kept(blocks.ids, blocks.own, sampling)
+        _, times = np.unique(blocks.ids, return_counts=True)
     before = offsets(here)
     counts = np.diff(blocks.offsets)
     last = np.zeros(len(counts), dtype=np.bool_)
@@ -56,5 +65,5 @@ def sampled(blocks: Blocks, sampling: Sampling) -> Blocks:
         ids=blocks.ids[here],
         offsets=before[blocks.offsets],
         last_short=np.where(last, blocks.last_short, 0),
-        sample=Sample(sampling.rate, counts, blocks.last_short),
+        sample=Sample(sampling.rate, counts, blocks.last_short, occurring(times)),
     )

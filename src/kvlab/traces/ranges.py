@@ -75,6 +75,7 @@ def _read(path: Path, reading: Reading) -> Trace:
         arrivals=trace.arrivals[order],
         blocks=_blocks(_ordered(np.asarray(session), ranges, order), sizes.pop() or 1, reading.sampling),
         clock_jumps=0,  # a session's own clock, and sessions are merged
+        first_jump=0,
     )
 
 
@@ -125,12 +126,14 @@ def _blocks(ranges: _Ranges, size: int, sampling: Sampling | None) -> Blocks:
         ids = np.repeat((ranges.low - starts[:-1]).astype(narrow), ranges.lengths)
         ids += np.arange(len(ids), dtype=narrow)
         return Blocks(ids, starts[ranges.ends], ranges.bound, size, short, own=True)
-    from kvlab.traces._sample import chosen
+    from kvlab.traces._sample import chosen, occurring
 
     known = chosen(ranges.bound, sampling)
     begin, end = (np.searchsorted(known, edge) for edge in (ranges.low, ranges.low + ranges.lengths))
     ids = known[places(begin, end - begin)]
-    sample = Sample(sampling.rate, np.diff(starts[ranges.ends]), short)
+    edges = (np.bincount(edge, minlength=ranges.bound + 1) for edge in (ranges.low, ranges.low + ranges.lengths))
+    times = np.cumsum(np.subtract(*edges))
+    sample = Sample(sampling.rate, np.diff(starts[ranges.ends]), short, occurring(times))
     return Blocks(ids, offsets(end - begin)[ranges.ends], ranges.bound, size, short, own=True, sample=sample)
 
 

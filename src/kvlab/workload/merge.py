@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from kvlab.core.columns import offsets, places
 from kvlab.core.errors import BadInput
 from kvlab.core.trace import COUNTED, MOST_SHOWN, Blocks, LeftOutRows, Sample, Trace
+
+if TYPE_CHECKING:
+    from kvlab.core.trace import Ints
 
 T = TypeVar("T", bound=np.generic)
 
@@ -81,7 +84,18 @@ def _sample(parts: Sequence[Blocks]) -> Sample | None:
         rate=samples[0].rate,
         counts=np.concatenate([one.counts for one in samples]),
         last_short=np.concatenate([one.last_short for one in samples]),
+        occurring=_added([one.occurring for one in samples]) if all(part.own for part in parts) else None,
     )
+
+
+def _added(counts: Sequence[Ints | None]) -> Ints | None:
+    known = [count for count in counts if count is not None]
+    if len(known) < len(counts):
+        return None
+    found = np.zeros(max(map(len, known)), dtype=np.int64)
+    for count in known:
+        found[: len(count)] += count
+    return found
 
 
 def _ordered(trace: Trace, order: NDArray[np.int64]) -> Trace:
