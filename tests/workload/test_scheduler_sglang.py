@@ -18,6 +18,7 @@ from rich.console import Console
 
 import kvlab
 from kvlab.core.errors import BadInput
+from kvlab.reporting.charts.traffic import preemptions
 from kvlab.reporting.terminal_traffic import traffic as on_terminal
 from kvlab.workload.blockpool import BlockPool
 from kvlab.workload.scheduler import Job, Limits, Speed, State
@@ -264,6 +265,9 @@ def test_both_engines_on_pools_of_several_sizes(tmp_path: Path) -> None:
         assert small.finished == large.finished == 40
         assert small.preemptions > 0 == large.preemptions
         assert small.ttft.p99 > large.ttft.p99
+    drawn = preemptions(sglang)
+    assert drawn is not None
+    assert drawn.title == "Retractions over the size of the pool"
 
 
 def test_the_terminal_calls_them_retractions_and_says_that_sglang_did_not_run(tmp_path: Path) -> None:

@@ -188,12 +188,12 @@ def preemptions(load: UnderLoad) -> Drawing | None:
         return None
     rows = [{"x": one.pool_blocks, "y": one.preemptions} for one in thin(load.pools, _POINTS)]
     axis = alt.Axis(format=",.0f", tickMinStep=1, tickCount=5)
-    y = alt.Y("y:Q", title="preemptions", scale=alt.Scale(zero=True), axis=axis)
+    y = alt.Y("y:Q", title=load.preemption_word, scale=alt.Scale(zero=True), axis=axis)
     base = alt.Chart(data(rows)).encode(x=_pools(load.pools, load.block_size), y=y)
     points = base.mark_point(size=40, filled=True, color=ARM_A, opacity=1)
     return Drawing(
         name="traffic-preemptions",
-        title="Preemptions over the size of the pool",
+        title=f"{load.preemption_word.capitalize()} over the size of the pool",
         text="How often a simulated pool took its blocks from a request that ran, which was then computed again.",
         chart=alt.layer(base.mark_line(strokeWidth=2, color=ARM_A), points).properties(width=WIDTH, height=160),
     )
