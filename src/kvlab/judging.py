@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
@@ -14,6 +13,7 @@ from kvlab.core.errors import KvlabError
 from kvlab.core.forecast import forecast, scored
 from kvlab.core.gate import GateAsk, GateRule
 from kvlab.core.judge import judge, settled
+from kvlab.core.labels import labels
 from kvlab.core.plan import Plan
 from kvlab.core.quality import Prefix, Quality
 from kvlab.core.record import Ab, Arm, Design, Forecast, Record, Run
@@ -101,7 +101,7 @@ def record(
     because = (*verdict.because, *_limits(runs, plans), *_of_design(design), *_resumed(about.sittings))
     foretold = scored(lab.load(FORECAST, tuple[Forecast, ...]) if lab.has(FORECAST) else (), runs)
     ab = Ab(
-        arms={arm: _arm(lab, arm, plans[arm]) for arm in ("a", "b")},
+        arms=_arms(lab, settings, plans),
         performance=rows,
         quality=quality,
         prefix=prefix,
@@ -122,8 +122,10 @@ def _quality(lab: Lab, settings: Settings) -> Quality | None:
     return found
 
 
-def _arm(lab: Lab, arm: Literal["a", "b"], plan: Plan) -> Arm:
-    return Arm(label=plan.kv.dtype, plan=plan, check=lab.load(f"check-{arm}.json", Check))
+def _arms(lab: Lab, settings: Settings, plans: Mapping[ArmName, Plan]) -> dict[str, Arm]:
+    a, b = labels((settings.a, settings.b), (plans["a"], plans["b"]))
+    named: tuple[tuple[ArmName, str], ...] = (("a", a), ("b", b))
+    return {arm: Arm(label=label, plan=plans[arm], check=lab.load(f"check-{arm}.json", Check)) for arm, label in named}
 
 
 def _limits(runs: Sequence[Run], plans: Mapping[ArmName, Plan]) -> list[str]:

@@ -27,9 +27,19 @@ class Placed(NamedTuple):
 
 
 def load_spec(load: Load) -> LoadSpec:
-    """How a recorded load is sent: in a closed loop, at a rate, or, with neither, at the data set's own times."""
+    """How a recorded load is sent: in a closed loop, at a rate, or, with neither, at the data set's own times.
+
+    Raises BadInput for a load that contradicts itself.
+    """
     own = load.concurrency is None and load.rate is None
-    return LoadSpec(concurrency=load.concurrency, rate=load.rate, arrivals=() if own else None, seed=load.seed)
+    return LoadSpec(
+        concurrency=load.concurrency,
+        rate=load.rate,
+        burstiness=load.burstiness,
+        arrivals=() if own else None,
+        seed=load.seed,
+        endpoint=load.endpoint,
+    )
 
 
 def measured(

@@ -192,7 +192,7 @@ def _check_prompts(settings: Settings) -> None:
         prompts.load(None if settings.quality_prompts is None else Path(settings.quality_prompts))
     # A file that cannot be read, or that holds fewer requests, is found before anything starts.
     sets.maker(settings.dataset).draft(
-        settings.dataset, Wanted(settings.load.prompts, settings.load.seed, "completions")
+        settings.dataset, Wanted(settings.load.prompts, settings.load.seed, settings.load.endpoint)
     )
 
 

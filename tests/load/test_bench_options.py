@@ -155,5 +155,5 @@ def test_random_prompts_are_still_the_default() -> None:
     parser = argparse.ArgumentParser()
     load_verb("bench").arguments(parser)
     options = parser.parse_args(["http://x"])
-    assert loading.dataset(options) == RandomTokens(input_tokens=1024, output_tokens=128)
+    assert loading.dataset(options, loading.BENCH) == RandomTokens(input_tokens=1024, output_tokens=128)
     assert loading.load(options, None) == LoadSpec(concurrency=8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvlab.cli.command import count, positive, tokens
 from kvlab.core.errors import BadInput
@@ -14,14 +14,28 @@ if TYPE_CHECKING:
 
 SETS = ("random", "shared-prefix", "prompts", "sharegpt", "log", "trace")
 _FILES = ("prompts", "sharegpt", "log", "trace")
-PROMPTS, CONCURRENCY, ANSWER_TOKENS = 64, 8, 128
-"""What is sent where neither an option nor a file says it."""
 
 
-def add_data(parser: argparse.ArgumentParser) -> None:
+class Usual(NamedTuple):
+    """What a command sends where neither an option nor a file says it."""
+
+    prompts: int
+    all_of_file: bool
+    """Whether it then takes all of a file, or that many of it too."""
+    input_tokens: int
+    output_tokens: int
+    shared_tokens: int
+    shared: str
+    """The option that sets the last, in a command that has other prefixes too."""
+
+
+BENCH = Usual(64, True, 1024, 128, 512, "--prefix-tokens")
+AB = Usual(32, False, 512, 64, 256, "--shared-tokens")
+CONCURRENCY = 8
+
+
+def add_data(parser: argparse._ActionsContainer, usual: Usual) -> None:
     """What is sent."""
-    parser.add_argument("--engine", help="whose metrics and tokenizer to use (default: as the server says)")
-    parser.add_argument("--model", help="the name that the server knows the model by (default: the first it lists)")
     parser.add_argument(
         "--endpoint",
         choices=("completions", "chat"),
@@ -36,29 +50,31 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         help="the file of --dataset prompts, sharegpt, log (requests with text) or trace (lengths) (default: none)",
     )
     parser.add_argument("--format", help="the format of a log or trace (default: as its lines tell)")
+    some = f"{usual.prompts}, or all of the file" if usual.all_of_file else f"{usual.prompts}"
     parser.add_argument(
         "--num-prompts",
         "--limit",
         type=count,
         metavar="N",
-        help="requests, the first of a file; with --turns all conversations (default: 64, or all of the file)",
+        help=f"requests, the first of a file; with --turns all conversations (default: {some})",
     )
     parser.add_argument(
         "--input-tokens",
         type=tokens("--input-tokens"),
-        default=1024,
-        help="tokens of each prompt, a shared prefix included; a file has its own (default: 1024)",
+        default=usual.input_tokens,
+        help="tokens of each prompt, a shared prefix included; a file has its own (default: %(default)s)",
     )
     parser.add_argument(
         "--output-tokens",
         type=tokens("--output-tokens"),
-        help="tokens of each answer, at most where it may end by itself (default: 128, or as the file recorded them)",
+        help="tokens of each answer, at most where it may end by itself"
+        f" (default: {usual.output_tokens}, or as the file recorded them)",
     )
     parser.add_argument(
-        "--prefix-tokens",
-        type=tokens("--prefix-tokens"),
-        default=512,
-        help="tokens at the start of the prompts that --dataset shared-prefix repeats (default: 512)",
+        usual.shared,
+        type=tokens(usual.shared),
+        default=usual.shared_tokens,
+        help="tokens at the start of the prompts that --dataset shared-prefix repeats (default: %(default)s)",
     )
     parser.add_argument("--prefixes", type=count, default=1, help="different shared prefixes (default: 1)")
     parser.add_argument(
@@ -78,14 +94,8 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_arrivals(parser: argparse.ArgumentParser) -> None:
-    """When it is sent."""
-    parser.add_argument(
-        "--concurrency",
-        type=counts,
-        metavar="N[,N]",
-        help="closed loop: requests in flight (default: 8); several, as in 1,2,4: one run and one file each",
-    )
+def add_open_loop(parser: argparse._ActionsContainer) -> None:
+    """When it is sent, unless some are kept in flight."""
     parser.add_argument("--rate", type=positive, help="open loop: requests a second, Poisson (default: closed loop)")
     parser.add_argument(
         "--burstiness",
@@ -94,20 +104,32 @@ def add_arrivals(parser: argparse.ArgumentParser) -> None:
         help="shape of the gamma distribution of an open loop's gaps: less is bursts, more is evener (default: 1)",
     )
     parser.add_argument(
-        "--ramp", metavar="FROM:TO", help="open loop: a rate that goes from one to another (default: none)"
-    )
-    parser.add_argument(
-        "--ramp-strategy", choices=("linear", "exponential"), default="linear", help="how it goes (default: linear)"
-    )
-    parser.add_argument(
         "--scale-time",
         type=positive,
         default=1.0,
         metavar="X",
         help="times the arrival times of a log or trace, which are kept without --rate and --concurrency (default: 1)",
     )
-    parser.add_argument("--warm-up", type=int, default=4, help="requests sent first and discarded (default: 4)")
     parser.add_argument("--seed", type=int, default=0, help="of prompts, arrivals and cancellations (default: 0)")
+
+
+def add_arrivals(parser: argparse._ActionsContainer) -> None:
+    """When it is sent: every way there is."""
+    parser.add_argument(
+        "--concurrency",
+        type=counts,
+        metavar="N[,N]",
+        help=f"closed loop: requests in flight (default: {CONCURRENCY}); several, as in 1,2,4: one run and one file"
+        " each",
+    )
+    add_open_loop(parser)
+    parser.add_argument(
+        "--ramp", metavar="FROM:TO", help="open loop: a rate that goes from one to another (default: none)"
+    )
+    parser.add_argument(
+        "--ramp-strategy", choices=("linear", "exponential"), default="linear", help="how it goes (default: linear)"
+    )
+    parser.add_argument("--warm-up", type=int, default=4, help="requests sent first and discarded (default: 4)")
 
 
 def add_client(parser: argparse.ArgumentParser) -> None:
@@ -141,13 +163,23 @@ def add_client(parser: argparse.ArgumentParser) -> None:
         metavar="N|auto",
         help="client processes that share the load; auto: as many as it needs (default: 1)",
     )
+    add_tls(parser)
+
+
+def add_tls(parser: argparse._ActionsContainer) -> None:
+    """Whom to believe on https."""
     parser.add_argument(
         "--ca-file", metavar="FILE", help="PEM file of the authorities to trust for https (default: the system's)"
     )
     parser.add_argument("--insecure", action="store_true", help="take any certificate of an https server")
 
 
-def dataset(options: argparse.Namespace) -> Dataset:
+def prompts(options: argparse.Namespace, usual: Usual) -> int | None:
+    """Requests that are asked for; None: all of the file."""
+    return options.num_prompts or (None if options.dataset_path is not None and usual.all_of_file else usual.prompts)
+
+
+def dataset(options: argparse.Namespace, usual: Usual) -> Dataset:
     """What the options name. Raises BadInput for a data set without its file."""
     from kvlab.load import datasets
 
@@ -158,7 +190,7 @@ def dataset(options: argparse.Namespace) -> Dataset:
     if name not in _FILES and path is not None:
         raise BadInput(f"--dataset {name} takes no file; give --dataset {', '.join(_FILES[:-1])} or {_FILES[-1]}")
     output = options.output_tokens
-    fixed = output or ANSWER_TOKENS
+    fixed = output or usual.output_tokens
     if name == "prompts":
         return datasets.PromptsFile(path=path, output_tokens=fixed)
     if name == "sharegpt":
@@ -177,13 +209,12 @@ def dataset(options: argparse.Namespace) -> Dataset:
         )
     if name == "random":
         return datasets.RandomTokens(input_tokens=options.input_tokens, output_tokens=fixed)
-    suffix = options.input_tokens - options.prefix_tokens
+    shared = getattr(options, usual.shared.strip("-").replace("-", "_"))
+    suffix = options.input_tokens - shared
     if suffix < 1:
-        raise BadInput(
-            f"--prefix-tokens {options.prefix_tokens} must be less than --input-tokens {options.input_tokens}"
-        )
+        raise BadInput(f"{usual.shared} {shared} must be less than --input-tokens {options.input_tokens}")
     return datasets.SharedPrefix(
-        prefix_tokens=options.prefix_tokens, suffix_tokens=suffix, output_tokens=fixed, prefixes=options.prefixes
+        prefix_tokens=shared, suffix_tokens=suffix, output_tokens=fixed, prefixes=options.prefixes
     )
 
 
@@ -217,17 +248,6 @@ def load(options: argparse.Namespace, concurrency: int | None) -> LoadSpec:
 def counts(text: str) -> tuple[int, ...]:
     """An argument type for whole numbers with commas between them."""
     return tuple(count(part) for part in text.split(","))
-
-
-def percentiles(text: str) -> tuple[float, ...]:
-    """An argument type for percentiles with commas between them."""
-    try:
-        found = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers, as in 50,90,99") from None
-    if not all(0 <= value <= 100 for value in found):
-        raise argparse.ArgumentTypeError(f"{text} holds one that is not between 0 and 100")
-    return found
 
 
 def body(text: str) -> dict[str, object]:

@@ -25,16 +25,17 @@ def forecast(plans: Mapping[ArmName, Plan], load: Load) -> tuple[Forecast, ...]:
     `output_tokens`. What of them the pool, and the engine's limit where the plan names it, lets run is the forecast of
     requests at once; the tokens that they hold, between all at their start and all at their end, that of the use.
     """
-    if load.concurrency is None or load.input_tokens is None:
+    if load.concurrency is None or load.input_tokens is None or load.output_tokens is None:
         return ()
-    return tuple(row for arm in ARMS if arm in plans for row in _of_arm(arm, plans[arm], load, load.input_tokens))
+    prompt, most = load.input_tokens, load.input_tokens + load.output_tokens
+    return tuple(row for arm in ARMS if arm in plans for row in _of_arm(arm, plans[arm], load, (prompt, most)))
 
 
-def _of_arm(arm: ArmName, plan: Plan, load: Load, prompt: int) -> list[Forecast]:
+def _of_arm(arm: ArmName, plan: Plan, load: Load, tokens: tuple[int, int]) -> list[Forecast]:
     capacity = plan.capacity
     if capacity is None or capacity.tokens <= 0 or load.concurrency is None:
         return []
-    together, most = min(load.concurrency, load.prompts), prompt + load.output_tokens
+    together, (prompt, most) = min(load.concurrency, load.prompts), tokens
     limit = _limit(plan)
     sizes = [end.tokens for end in (plan.capacity_low, capacity, plan.capacity_high) if end is not None]
     cap = min(together, limit or together)

@@ -31,11 +31,15 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     prompts: int
     input_tokens: int | None
     """Tokens per prompt when all have the same length."""
-    output_tokens: int
+    output_tokens: int | None
+    """Tokens to generate; None: as many as the data set recorded for each answer."""
     concurrency: int | None
     """Closed loop: requests in flight."""
     rate: float | None
     """Open loop: requests a second."""
+    burstiness: float = 1.0
+    """Shape of the gamma distribution of an open loop's gaps: 1 is Poisson, less is bursts."""
+    endpoint: Literal["completions", "chat"] = "completions"
     seed: int
 
 

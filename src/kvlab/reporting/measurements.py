@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from kvlab.core.level import Level
 from kvlab.core.performance import share
 from kvlab.lockfile import NAME, Lock
-from kvlab.reporting import words
+from kvlab.reporting import sections, words
 
 _SHOWN = (
     "output_throughput",
@@ -71,10 +71,11 @@ def _what(lock: Lock) -> list[tuple[str, str]]:
 def _load(lock: Lock) -> str:
     assert lock.load is not None  # results come from a load
     load = lock.load.load
-    pace = f"{load.concurrency} in flight" if load.rate is None else f"{load.rate:g} requests a second"
+    answers = "answers as recorded" if load.output_tokens is None else f"up to {load.output_tokens:,} tokens each"
     length = "" if load.input_tokens is None else f" of {load.input_tokens:,} tokens"
     return (
-        f"{words.counted(load.prompts, 'request')}{length}, up to {load.output_tokens:,} tokens each, {pace}, seed"
+        f"{words.counted(load.prompts, 'request')}{length}, {answers},"
+        f" {sections.arrivals(load)}, seed"
         f" {load.seed}; {words.counted(len(lock.runs), 'run')} of this arm in the order {lock.load.order.upper()},"
         f" a restart before each. Measured {lock.measured}."
     )

@@ -10,7 +10,7 @@ import msgspec
 from kvlab.core.model import Kind
 from kvlab.core.plan import ContextLine, Flag, Plan
 from kvlab.core.quality import Divergence
-from kvlab.core.record import Ab, Forecast, Record
+from kvlab.core.record import Ab, Forecast, Load, Record
 from kvlab.core.units import size
 from kvlab.reporting import planned, words
 
@@ -218,6 +218,18 @@ def flags(ab: Ab) -> dict[str, list[Flag]]:
 def blocks(record: Record) -> str:
     """The order in which the arms ran: "A B B A"."""
     return " ".join(run.arm.upper() for run in record.runs)
+
+
+def arrivals(load: Load) -> str:
+    """When requests were sent, and to which endpoint unless it is /v1/completions."""
+    if load.rate is not None:
+        gaps = "" if load.burstiness == 1 else f" in gaps of gamma shape {load.burstiness:g}"
+        found = f"open loop, {words.number(load.rate)} requests a second{gaps}"
+    elif load.concurrency is not None:
+        found = f"closed loop, {words.counted(load.concurrency, 'request')} in flight"
+    else:
+        found = "open loop, at the times of the data set"
+    return found if load.endpoint == "completions" else f"{found}, chat endpoint"
 
 
 def foretold(row: Forecast) -> str:

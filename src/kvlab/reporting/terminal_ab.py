@@ -35,7 +35,9 @@ def ab(value: Ab) -> RenderableType:
 
 
 def _arm(arm: Arm) -> str:
-    cache = f"{words.plain(arm.label)}: {words.plain(arm.plan.kv.dtype)} cache"
+    dtype = words.plain(arm.plan.kv.dtype)
+    label = words.plain(arm.label)
+    cache = f"{dtype} cache" if label == dtype else f"{label}: {dtype} cache"
     tokens = f", tokens: {planned.tokens(arm.plan, arm.plan.capacity).line()}" if arm.plan.capacity else ""
     checked = ""
     if arm.check:

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 
 from kvlab.cli import loading
 from kvlab.cli.asking import add_arguments, arms
-from kvlab.cli.command import Answer, Command, count, positive, tokens, words
+from kvlab.cli.command import Answer, Command, count, tokens, words
 from kvlab.core.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from kvlab.core.record import Load
     from kvlab.settings import Settings
+
+_RECORDED = ("sharegpt", "log", "trace")
+"""Data sets that state a length for every answer."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,42 +56,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_load(load: argparse._ArgumentGroup) -> None:
+    loading.add_data(load, loading.AB)
     load.add_argument(
-        "--dataset", choices=loading.SETS, help="what to send (default: random, or prompts with --prompts)"
+        "--concurrency", type=count, help=f"closed loop: requests in flight (default: {loading.CONCURRENCY})"
     )
-    load.add_argument(
-        "--prompts",
-        "--dataset-path",
-        dest="dataset_path",
-        metavar="FILE",
-        help="the file of --dataset prompts, sharegpt, log or trace (default: none)",
-    )
-    load.add_argument("--format", help="the format of a log or trace (default: as its lines tell)")
-    load.add_argument(
-        "--shared-tokens",
-        type=tokens("--shared-tokens"),
-        default=256,
-        help="tokens at the start of the prompts that --dataset shared-prefix repeats (default: 256)",
-    )
-    load.add_argument("--prefixes", type=count, default=1, help="different shared prefixes (default: 1)")
-    load.add_argument(
-        "--scale-time", type=positive, default=1.0, metavar="X", help="times a trace's arrival times (default: 1)"
-    )
-    load.add_argument(
-        "--scale-tokens", type=positive, default=1.0, metavar="X", help="times a trace's lengths (default: 1)"
-    )
-    load.add_argument("--num-prompts", type=count, default=32, help="requests in every run (default: 32)")
-    load.add_argument(
-        "--input-tokens", type=tokens("--input-tokens"), default=512, help="of each prompt (default: 512)"
-    )
-    load.add_argument(
-        "--output-tokens", type=tokens("--output-tokens"), default=64, help="of each answer (default: 64)"
-    )
-    load.add_argument("--concurrency", type=count, help="closed loop: requests in flight (default: 8)")
-    load.add_argument(
-        "--rate", type=positive, help="open loop: requests a second (default: closed loop, a trace's times)"
-    )
-    load.add_argument("--seed", type=int, default=0, help="of prompts and arrivals (default: 0)")
+    loading.add_open_loop(load)
     load.add_argument(
         "--warm-up",
         type=int,
@@ -144,39 +117,22 @@ def _resumed(options: argparse.Namespace) -> Settings:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    from kvlab.core.record import Load
     from kvlab.request import suited
     from kvlab.settings import MOST_BLOCKS, Settings
 
     if options.source is None:
         raise BadInput("ab needs a source (a Hub id, a folder, a config.json or a .gguf file), or --resume LAB")
-    timed = options.dataset in ("log", "trace") and options.rate is None and options.concurrency is None
-    in_flight = None if timed else options.concurrency if options.rate or options.concurrency else 8
     kind = "gguf" if options.source.lower().endswith(".gguf") else ""
     a, b = (suited(arm, kind) for arm in arms(options))
-    if options.dataset == "shared-prefix" and options.shared_tokens >= options.input_tokens:
-        raise BadInput(
-            f"--shared-tokens {options.shared_tokens} must be less than --input-tokens {options.input_tokens}"
-        )
-    wanted = {**vars(options), "prefix_tokens": options.shared_tokens, "turns": "first", "history": "server"}
-    dataset = loading.dataset(argparse.Namespace(**wanted))
-    file = options.dataset_path
+    load = _load(options)
     return Settings(
         title=f"{options.source}: A against B on {a.engine}",
         source=options.source,
         a=a,
         b=b,
-        load=Load(
-            dataset=(options.dataset or "random") if file is None else Path(file).name,
-            prompts=options.num_prompts,
-            input_tokens=options.input_tokens if file is None else None,
-            output_tokens=options.output_tokens,
-            concurrency=in_flight,
-            rate=options.rate,
-            seed=options.seed,
-        ),
-        dataset=dataset,
-        warm_up=max(4, in_flight or 0) if options.warm_up is None else options.warm_up,
+        load=load,
+        dataset=loading.dataset(options, loading.AB),
+        warm_up=max(4, load.concurrency or 0) if options.warm_up is None else options.warm_up,
         quality_prompts=options.quality_prompts,
         quality_tokens=None if options.no_quality else options.quality_tokens,
         prefix_rounds=None if options.no_prefix else 4,
@@ -186,6 +142,29 @@ def _settings(options: argparse.Namespace) -> Settings:
         sequential=options.sequential,
         against_itself=options.against_itself,
     )
+
+
+def _load(options: argparse.Namespace) -> Load:
+    """What is sent, for the record. Raises BadInput where it cannot be sent."""
+    from kvlab.core.record import Load
+    from kvlab.measuring import load_spec
+
+    timed = options.dataset in ("log", "trace") and options.rate is None and options.concurrency is None
+    closed = options.rate is None and not timed
+    file, usual = options.dataset_path, loading.AB
+    load = Load(
+        dataset=(options.dataset or "random") if file is None else Path(file).name,
+        prompts=options.num_prompts or usual.prompts,
+        input_tokens=options.input_tokens if file is None else None,
+        output_tokens=options.output_tokens or (None if options.dataset in _RECORDED else usual.output_tokens),
+        concurrency=options.concurrency or loading.CONCURRENCY if closed else options.concurrency,
+        rate=options.rate,
+        burstiness=options.burstiness,
+        endpoint=options.endpoint,
+        seed=options.seed,
+    )
+    load_spec(load)
+    return load
 
 
 COMMAND = Command("two configurations of one engine: A B B A, paired prompts, intervals, a verdict", _arguments, _run)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", help="address of an OpenAI-compatible server")
-    loading.add_data(parser)
+    parser.add_argument("--engine", help="whose metrics and tokenizer to use (default: as the server says)")
+    parser.add_argument("--model", help="the name that the server knows the model by (default: the first it lists)")
+    loading.add_data(parser, loading.BENCH)
     loading.add_arrivals(parser)
     loading.add_client(parser)
     parser.add_argument(
@@ -29,12 +31,22 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--percentiles",
-        type=loading.percentiles,
+        type=_percentiles,
         default=(99.0,),
         metavar="P,P",
         help="percentiles of every latency in the result (default: 99)",
     )
     runner.arguments(parser)
+
+
+def _percentiles(text: str) -> tuple[float, ...]:
+    try:
+        found = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers, as in 50,90,99") from None
+    if not all(0 <= value <= 100 for value in found):
+        raise argparse.ArgumentTypeError(f"{text} holds one that is not between 0 and 100")
+    return found
 
 
 def _run(options: argparse.Namespace) -> Answer:
@@ -47,9 +59,9 @@ def _run(options: argparse.Namespace) -> Answer:
 
     concurrencies = options.concurrency or ()
     spec = BenchSpec(
-        dataset=loading.dataset(options),
+        dataset=loading.dataset(options, loading.BENCH),
         load=loading.load(options, concurrencies[0] if concurrencies else None),
-        num_prompts=options.num_prompts or (loading.PROMPTS if options.dataset_path is None else None),
+        num_prompts=loading.prompts(options, loading.BENCH),
         engine=options.engine,
         warm_up=options.warm_up,
         percentiles=options.percentiles,
