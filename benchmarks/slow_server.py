@@ -2,29 +2,25 @@
 
 Named as LLAMA_SERVER it takes llama-server's flags; `--alias slow-1.10` makes everything that a client sees of a
 request come 10 % later, counted from when the request arrived: time to first token, time per output token, end of the
-answer. Without such an alias the proxy stands there all the same and adds nothing, so both arms pay for it alike.
+answer. Without such an alias the proxy stands there all the same and adds nothing, so both arms pay for it alike. The
+variable SLOWER does the same to a configuration that must not change, as an upgrade does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from time import perf_counter
 
 from aiohttp import ClientResponse, ClientSession, ClientTimeout, web
 
+from kvlab.ports import free_port
+
 _ALIAS = re.compile(r"slow-(\d+(?:\.\d+)?)")
-
-
-def free_port() -> int:
-    """A port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Proxy:
@@ -102,10 +98,11 @@ def main() -> int:
     at = argv.index("--port") + 1
     port, behind = int(argv[at]), free_port()
     slowed = _ALIAS.search(" ".join(argv))
+    factor = float(slowed.group(1) if slowed else os.environ.get("SLOWER", "1"))
     argv[at] = str(behind)
     child = subprocess.Popen([sys.executable, "-m", "kvlab.engines.llamacpp.embedded", *argv])
     try:
-        asyncio.run(serve(port, behind, float(slowed.group(1)) if slowed else 1.0, child))
+        asyncio.run(serve(port, behind, factor, child))
     finally:
         child.terminate()
         child.wait(10)

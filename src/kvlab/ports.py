@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import random
 import socket
 from contextlib import suppress
 
 from kvlab.core.errors import EngineFailed
 
+_BELOW_EPHEMERAL = range(20_000, 32_768)
+"""No system gives these to outgoing connections by itself (Linux begins at 32768, others at 49152)."""
+
 
 def free_port() -> int:
-    """A loopback port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A loopback port that nobody uses at this moment.
+
+    An engine binds it seconds or minutes later: until then no outgoing connection of anybody must be given it.
+    """
+    for port in (*random.sample(_BELOW_EPHEMERAL, k=100), 0):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise EngineFailed("no loopback port is free; name one with --port")
 
 
 def refuse_taken(port: int) -> None:
