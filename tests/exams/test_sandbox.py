@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from kvlab import sandbox
+from kvlab.core.exam import Program
 from kvlab.sandbox import OUTPUT_BYTES, Ran, Sandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are isolated on Linux only")
@@ -244,4 +245,11 @@ def test_the_program_itself_is_held_back_where_the_isolation_fails(tmp_path: Pat
     answer = tmp_path / "answer.py"
     answer.write_text("print('ran')")
     ran = sandbox._run(str(answer), tmp_path, weaker=False)
-    assert (ran.end, ran.output) == ("error", "")
+    assert (ran.end, ran.output) == ("refused", "")
+
+
+@pytest.mark.usefixtures("without_landlock")
+def test_an_answer_that_was_not_run_is_not_a_wrong_one(box: Sandbox) -> None:
+    from kvlab.gates import tasks
+
+    assert tasks._run(Program("print(1)", "1"), box) == (None, "this system did not isolate it")

@@ -52,6 +52,8 @@ def _run(program: Program, sandbox: Sandbox) -> tuple[bool | None, str]:
     if sandbox.refusal is not None:
         return None, f"{_NOT_RUN}: {sandbox.refusal}; --unisolated-code runs it all the same"
     ran = sandbox.run(program.text)
+    if ran.end == "refused":
+        return None, ran.why
     right = ran.end == "done" and ran.output.rstrip("\n").rpartition("\n")[2] == program.writes
     why = "" if right else ran.why or "its values are not the right ones"
     return right, f"{_UNISOLATED} ({sandbox.missing}); {why}".removesuffix("; ") if sandbox.missing else why

@@ -17,6 +17,8 @@ from typing import IO, Literal
 
 import msgspec
 
+from kvlab.sandbox._inside import NOT_ISOLATED
+
 CPU_SECONDS = 1
 WALL_SECONDS = 10.0
 """Of a program that sleeps, or waits for a processor: long, so that a busy machine decides nothing."""
@@ -27,9 +29,12 @@ _TOO_LONG = (-signal.SIGXCPU, -signal.SIGKILL)
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program ended. `output` is what it wrote before; `why` the last line of its error, or what stopped it."""
+    """How a program ended. `output` is what it wrote before; `why` the last line of its error, or what stopped it.
 
-    end: Literal["done", "error", "time"]
+    "refused": it was not run, because this system did not isolate it when it was to begin.
+    """
+
+    end: Literal["done", "error", "time", "refused"]
     output: str
     why: str = ""
 
@@ -83,6 +88,8 @@ def _run(path: str, folder: Path, *, weaker: bool) -> Ran:
         output, said = _text(out), _text(err).strip()
     if late:
         return Ran(end="time", output=output, why=f"it ran for {WALL_SECONDS:.0f} s")
+    if process.returncode == NOT_ISOLATED:
+        return Ran(end="refused", output=output, why="this system did not isolate it")
     if process.returncode in _TOO_LONG:
         return Ran(end="time", output=output, why=f"it took {CPU_SECONDS} s of processor time")
     if process.returncode:
