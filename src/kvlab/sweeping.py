@@ -32,7 +32,7 @@ from kvlab.load.bench import BenchSpec, prepare
 from kvlab.load.datasets import RandomTokens
 from kvlab.load.runner import run_load
 from kvlab.load.server import metrics_of
-from kvlab.load.spec import Endpoint, LoadResult, LoadSpec, Progress
+from kvlab.load.spec import Endpoint, LoadResult, LoadSpec, Progress, Tls
 from kvlab.measuring import with_planned_pool
 from kvlab.observe import read_log
 from kvlab.preflight import check_installed
@@ -62,6 +62,7 @@ class SweepSettings(msgspec.Struct, frozen=True, kw_only=True):
     engine: str | None = None
     """Whose tokenizer and metrics a running server has; None: as it says."""
     timeout: float = 600.0
+    tls: Tls = Tls()
     warm_up: int = 4
     """Requests before each look that are not counted."""
     seed: int = 0
@@ -77,7 +78,7 @@ class SweepSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise BadInput(f"an output token of {self.output_weight:g} prompt tokens has no price; give more than 0")
 
 
-_MAY_CHANGE = frozenset({"search", "objectives", "price_per_hour", "output_weight"})
+_MAY_CHANGE = frozenset({"search", "objectives", "price_per_hour", "output_weight", "tls"})
 """What no look rests on."""
 
 
@@ -164,7 +165,7 @@ class _Sweeping:
             safe=found.safe,
             knee=found.knee,
             cost=found.cost,
-            verdict=msgspec.structs.replace(found.verdict, because=(*found.verdict.because, *self._differences())),
+            verdict=msgspec.structs.replace(found.verdict, because=(*found.verdict.because, *self._remarks())),
             load=SweepLoad(
                 input_tokens=settings.input_tokens,
                 output_tokens=settings.output_tokens,
@@ -182,11 +183,14 @@ class _Sweeping:
         self._lab.save(SWEEP, sweep)
         return sweep
 
-    def _differences(self) -> list[str]:
-        """Where the launched engine's log is not as planned."""
+    def _remarks(self) -> list[str]:
+        """Where the launched engine's log is not as planned, and whom this client believed unasked."""
         rows = self._lab.load(_CHECK, Check).rows if self._lab.has(_CHECK) else ()
         differ = [row.name for row in rows if row.verdict == "differs"]
-        return [f"the engine's log is not as planned in {', '.join(differ)} ({_CHECK} in the lab)"] if differ else []
+        found = [f"the engine's log is not as planned in {', '.join(differ)} ({_CHECK} in the lab)"] if differ else []
+        return found + (
+            ["the server's certificate was not checked (--insecure)"] if self._settings.tls.insecure else []
+        )
 
     def _file(self, step: Next) -> str:
         unit = "at-once" if self._settings.search.over == "concurrency" else "a-second"
@@ -254,6 +258,7 @@ class _Sweeping:
             endpoint=settings.endpoint,
             model=settings.model,
             timeout=settings.timeout,
+            tls=settings.tls,
         )
         data = RandomTokens(input_tokens=settings.input_tokens, output_tokens=settings.output_tokens)
         return BenchSpec(dataset=data, load=load, num_prompts=step.requests, engine=engine, warm_up=settings.warm_up)

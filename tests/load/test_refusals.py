@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import ssl
 import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -155,9 +157,25 @@ def test_tls_with_the_authority_named(certificate: tuple[Path, ssl.SSLContext]) 
 def test_tls_with_an_unknown_authority_is_refused_with_what_to_do(certificate: tuple[Path, ssl.SSLContext]) -> None:
     with serving(GOOD, tls=certificate[1]) as server, pytest.raises(ServerRefused) as caught:
         run_load(server.url, [PROMPT], LoadSpec(concurrency=1))
-    assert "the certificate is not believed (self-signed certificate); give --ca-file, or --insecure" in str(
+    assert "the certificate is not believed (self-signed certificate); name its authority's PEM file" in str(
         caught.value
     )
+
+
+def test_any_command_takes_the_authority_from_the_environment(
+    certificate: tuple[Path, ssl.SSLContext], tmp_path: Path
+) -> None:
+    """OpenSSL's own variable: commands without --ca-file reach such a server too."""
+    words = ["bench", "--num-prompts", "1", "--warm-up", "0", "-o", str(tmp_path / "r.json"), "--prompts"]
+    (tmp_path / "p.txt").write_text("one")
+    with serving(GOOD, tls=certificate[1]) as server:
+        argv = [sys.executable, "-m", "kvlab", *words, str(tmp_path / "p.txt"), server.url]
+        plain = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, "SSL_CERT_FILE": ""})
+        named = {**os.environ, "SSL_CERT_FILE": str(certificate[0])}
+        believed = subprocess.run(argv, capture_output=True, text=True, env=named)
+    assert plain.returncode == 2
+    assert "name its authority's PEM file in SSL_CERT_FILE" in plain.stderr
+    assert believed.returncode == 0, believed.stderr
 
 
 def test_tls_unchecked_is_remarked(certificate: tuple[Path, ssl.SSLContext], tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ class Places:
         self.places = places
         self.running = self.waiting = 0
         self.prompts: list[str] = []
+        self.held_from: int | None = None
+        """Requests from this one on, counted from 0, wait until it is None again."""
         self.words: dict[str, int] = {}
         self.url = ""
 
@@ -45,8 +47,11 @@ class Places:
         return self.words.setdefault(word, len(self.words))
 
     async def _complete(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        number = len(self.prompts)
         self.prompts.append(body["prompt"])
         self.waiting += 1
+        while self.held_from is not None and number >= self.held_from:
+            await asyncio.sleep(0.01)
         async with self.free:
             self.waiting -= 1
             self.running += 1

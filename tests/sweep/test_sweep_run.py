@@ -164,17 +164,19 @@ def test_it_goes_on_where_it_was_stopped(
     stop: signal.Signals, code: int, server: Places, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lab = tmp_path / "lab"
+    server.held_from = len(server.prompts) + 1 + 10 + 1  # all of the first look, and the second one's first
     process = subprocess.Popen(command(server.url, lab), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not list(lab.glob("looks/1-*.json")) and time.monotonic() < deadline:
         time.sleep(0.01)
     os.kill(process.pid, stop)
     _, said = process.communicate(timeout=60)
+    server.held_from = None
     assert process.returncode == code
     if stop is signal.SIGINT:
         assert f"the same command takes {lab} up again" in said
     kept = {path: path.stat().st_mtime_ns for path in lab.glob("looks/*.json")}
-    assert 1 <= len(kept) < 4
+    assert len(kept) == 1
     assert main(command(server.url, lab)[3:]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [one["load"] for one in document["points"]] == [1, 2, 4, 8]
@@ -187,7 +189,7 @@ def test_a_rate_below_the_capacity_is_served_and_counted_by_littles_law(server: 
     found = kvlab.sweep(settings(server.url, search=search, objectives=()), tmp_path / "lab")
     one = found.points[0]
     assert one.in_flight is not None
-    assert one.in_flight.value == pytest.approx(15 * SECONDS, rel=0.3)
+    assert 0.7 * 15 * SECONDS < one.in_flight.value < 2 * 15 * SECONDS  # a busy machine makes requests longer
     assert one.request_throughput is not None
     assert one.request_throughput.value == pytest.approx(15, rel=0.25)
 

@@ -39,7 +39,10 @@ def connect_problem(problem: ClientConnectorError) -> str:
     from aiohttp import ClientConnectorCertificateError
 
     if isinstance(problem, ClientConnectorCertificateError):
-        return f"the certificate is not believed ({_why(problem.certificate_error)}); give --ca-file, or --insecure"
+        return (
+            f"the certificate is not believed ({_why(problem.certificate_error)}); name its authority's PEM file in"
+            " SSL_CERT_FILE, or give bench and sweep --ca-file or --insecure"
+        )
     number = problem.os_error.errno
     # what a plain port answers to TLS is no greeting, or nothing at all
     if isinstance(problem.os_error, SSLError) or not str(problem.os_error):

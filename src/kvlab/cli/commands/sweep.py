@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvlab.cli.asking import add_arguments, ask
 from kvlab.cli.command import Answer, Command, count, positive, refuse_bare_address, tokens
+from kvlab.cli.loading import add_tls
 from kvlab.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     load.add_argument("--warm-up", type=int, default=4, help="requests before each look, not counted (default: 4)")
     load.add_argument("--timeout", type=positive, default=600.0, help="seconds a request may take (default: 600)")
     load.add_argument("--seed", type=int, default=0, help="of prompts and arrivals (default: 0)")
+    add_tls(load)
     cost = parser.add_argument_group("cost")
     cost.add_argument("--price-per-hour", type=positive, help="dollars an hour of the whole server (default: no cost)")
     cost.add_argument(
@@ -129,6 +131,7 @@ def _launched(options: argparse.Namespace) -> Ask | None:
 
 def _settings(options: argparse.Namespace) -> SweepSettings:
     from kvlab.core.objectives import objectives
+    from kvlab.load.spec import Tls
     from kvlab.request import suited
     from kvlab.sweeping import SweepSettings
 
@@ -146,6 +149,7 @@ def _settings(options: argparse.Namespace) -> SweepSettings:
         model=options.model,
         engine=options.engine if launched is None else None,
         timeout=options.timeout,
+        tls=Tls(ca_file=options.ca_file, insecure=options.insecure),
         warm_up=options.warm_up,
         seed=options.seed,
         price_per_hour=options.price_per_hour,
