@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kvlab import prompts
+from kvlab import api, prompts
 from kvlab.answers import collect_answers, judge_quality
+from kvlab.core.errors import BadInput
 from kvlab.launch import Command, Server
 from kvlab.ports import free_port
 from kvlab.sharing import run_prefix
@@ -59,3 +61,17 @@ def test_one_request_at_a_time_gives_the_same_answers_twice(url: str) -> None:
     assert found.noise_floor is not None
     assert found.noise_floor.identical.value == 1.0
     assert found.verdict == "within the noise floor"
+
+
+def test_without_a_lab_nothing_is_left(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, temporary = tmp_path / "prompts.txt", tmp_path / "temporary"
+    file.write_text("One and one is\nThe sky is\n")
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    other = url.replace("127.0.0.1", "localhost")
+    found = api.quality(url, other, parts=("agreement",), prompts=file, max_tokens=4)
+    assert found.parts[0].name == "agreement"
+    assert list(temporary.iterdir()) == []
+    with pytest.raises(BadInput, match="the same server"):
+        api.quality(url, url)
+    assert list(temporary.iterdir()) == []

@@ -17,8 +17,8 @@ from kvlab.load.spec import Prompt
 NAME, TITLE = "retrieval", "Facts found again in long texts"
 Marks = tuple[Marked, ...]
 _STOP = ("\n",)
-_SHORTEST, _LONGEST = 512, 2048
-"""Tokens of the shortest text, and of the longest unless a longer one is asked for, when no lengths are named."""
+_SHORTEST, _LONGEST, _UNKNOWN = 512, 16_384, 2048
+"""Tokens, when no lengths are named: of the shortest text, of the longest, and of that where no context is known."""
 _ANSWER = 32
 """Tokens that the longest answer takes."""
 
@@ -34,7 +34,7 @@ def _lengths(side: Side) -> tuple[int, ...]:
                 " --lengths or raise --context"
             )
         return side.options.lengths
-    longest = side.options.longest or _LONGEST
+    longest = side.options.longest or (_UNKNOWN if room is None else _LONGEST)
     longest = longest if room is None else min(longest, room)
     if longest < _SHORTEST:
         raise CannotRun(f"{longest:,} tokens of prompt hold no text to search; raise --context or --longest")

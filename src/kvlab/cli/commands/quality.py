@@ -47,7 +47,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="for tasks that score given answers (default: the server's, if it serves one)",
     )
     gate.add_argument(
-        "--longest", type=tokens("--longest"), help="longest text scored or searched, in tokens (default: the context)"
+        "--longest",
+        type=tokens("--longest"),
+        help="longest text scored or searched, in tokens (default: the context, at most 16384)",
     )
     _items(gate)
     gate.add_argument(
@@ -75,9 +77,9 @@ def _items(gate: argparse._ArgumentGroup) -> None:
         metavar="N,N",
         action="append",
         default=[],
-        help="tokens of the texts that are searched (default: 512, doubled up to --longest, or to 2048)",
+        help="tokens of the texts that are searched (default: 512, doubled up to --longest)",
     )
-    gate.add_argument("--needle-items", type=count, default=60, help="questions about those texts (default: 60)")
+    gate.add_argument("--needle-items", type=count, default=400, help="questions about those texts (default: 400)")
     gate.add_argument("--item-seed", type=int, default=0, help="of tasks and texts (default: 0)")
     gate.add_argument(
         "--unisolated-code",
