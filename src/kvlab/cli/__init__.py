@@ -37,7 +37,7 @@ def names() -> list[str]:
 def load_verb(name: str) -> Command:
     """The verb of that name. Raises BadInput naming the nearest."""
     if name not in names():
-        raise BadInput(f"no command {name!r}; {nearest(name, names())}; see kvlab --help")
+        raise BadInput(f"no command {name!r} (kvlab --help lists them); {nearest(name, names())}")
     found: Command = import_module(f"kvlab.cli.commands.{name}").COMMAND
     return found
 
