@@ -1,8 +1,9 @@
-"""A/A and planted slow-downs on the real engine: python benchmarks/planted.py MODEL.gguf [EXPERIMENTS] [BLOCKS].
+"""A/A and planted slow-downs on the real engine: python benchmarks/planted.py MODEL.gguf [TIMES] [BLOCKS] [PERCENT ...].
 
-Each experiment is a whole `kvlab ab` on llama.cpp's server behind benchmarks/slow_server.py: EXPERIMENTS (20) of arm A
-against itself, half as many with B slower by 10 %, and by 1 %. They stop when settled, after BLOCKS (8) at most.
-Counted: the verdicts, and the requests that were sent of those that the most blocks would have taken.
+Each experiment is a whole `kvlab ab` on llama.cpp's server behind benchmarks/slow_server.py: TIMES (20) of arm A
+against itself, half as many with B slower by 10 %, and by 1 %; or only those of the PERCENT named (0, 10, 1). They stop
+when settled, after BLOCKS (8) at most. Counted: the verdicts, and the requests that were sent of those that the most
+blocks would have taken.
 """
 
 from __future__ import annotations
@@ -97,11 +98,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["LLAMA_SERVER"] = str(wrapper(folder))
-        for what, slower, times in (
-            ("A/A", 0.0, count),
-            ("10 % slower", 0.1, count // 2),
-            ("1 % slower", 0.01, count // 2),
-        ):
+        for percent in map(int, sys.argv[4:] or ("0", "10", "1")):
+            what, times = (f"{percent} % slower", count // 2) if percent else ("A/A", count)
+            slower = percent / 100
             began, records = time.monotonic(), []
             for number in range(times):
                 lab = folder / f"{what.replace(' ', '').replace('/', '')}-{number}"

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 import msgspec
-from planted import settings, wrapper
 
 from kvlab import api
+from planted import settings, wrapper
 
 
 def main() -> None:
