@@ -111,3 +111,69 @@ def test_lmcaches_log_without_lengths_is_refused_with_the_one_to_give(tmp_path: 
     (tmp_path / "chunk_hashes_1796048706_000000.jsonl").write_text(f"{json.dumps(row)}\n" * 3)
     with pytest.raises(BadInput, match="without lengths and the size of a chunk; give the lookup_hashes_"):
         traces.read(tmp_path / "chunk_hashes_1796048706_000000.jsonl")
+
+
+ANSWERED = [167, 246, 482, 168, 266, 325, 496, 640, 186, 247, 420, 479]
+"""What the server counted, in the order in which the requests began."""
+
+
+@pytest.mark.parametrize("name", ["aiperf_0.13.0_cancelled.jsonl.gz", "aiperf_0.13.0_cancelled_raw.jsonl.gz"])
+def test_aiperfs_cancelled_and_failed_requests_are_counted_and_named(name: str) -> None:
+    found = traces.read(TRACES / name)
+    assert (found.format, found.inputs.tolist()) == ("aiperf", ANSWERED)
+    assert found.outputs is not None
+    assert set(found.outputs.tolist()) == {6}  # max_tokens
+    assert found.arrivals is not None
+    assert (np.diff(found.arrivals) > 0).all()  # the file lists them as they ended
+    assert found.clock_jumps == 0
+    assert found.left_out.count == 8
+    why = [(row.where, row.why) for row in found.left_out.first]
+    cancelled = [(f"line {at}", "the request was cancelled") for at in (2, 3, 5)]
+    assert why == [*cancelled, ("line 7", "the request failed"), ("line 10", "the request was cancelled")]
+
+
+SERVED = [342, 403, 482, 584, 168, 266, 325, 404, 496, 557, 640, 186, 247]
+FROM_CACHE = [144, 149, 144, 147, 144, 144, 144, 144, 144, 151, 150, 154, 144]
+"""The usage of the answers. The first request met what the warm-up had left there."""
+
+
+@pytest.mark.parametrize("name", ["aiperf_0.13.0.jsonl.gz", "aiperf_0.13.0_raw.jsonl.gz"])
+def test_aiperfs_requests_are_as_long_as_the_server_counted(name: str) -> None:
+    """AIPerf's own count, which the records state too, leaves out the chat template: 23 tokens fewer in each."""
+    found = traces.read(TRACES / name)
+    assert found.inputs.tolist() == SERVED
+    assert [(row.where, row.why) for row in found.left_out.first] == [
+        ("line 1", "a request of the warm-up"),
+        ("line 2", "a request of the warm-up"),
+        ("line 7", "the request failed"),
+    ]
+    assert not any(doubt.key == "tokens" for doubt in found.doubts)
+
+
+def test_aiperfs_prompts_share_what_the_server_took_from_its_cache(gemma: Path) -> None:
+    found = traces.read(TRACES / "aiperf_0.13.0_raw.jsonl.gz", reading=Reading(str(gemma), block_size=BLOCK))
+    assert (found.counted, found.inputs.tolist()) == ("tokenizer", SERVED)
+    said = leading_hits(found)
+    assert said[0] == 0
+    assert all(abs(hit - cached) <= BLOCK for hit, cached in zip(said[1:], FROM_CACHE[1:], strict=True))
+
+
+def test_aiperfs_records_say_what_is_not_in_them() -> None:
+    for path, tokens in ((TRACES / "aiperf_0.13.0.jsonl.gz", False), (RESULTS / "aiperf_0.13.jsonl", True)):
+        told = {doubt.key: doubt.text for doubt in traces.read(path).doubts}
+        assert "--export-level raw" in told["reuse"]
+        assert ("tokens" in told) == tokens  # of 24 requests only AIPerf's own count is kept in that one
+        assert "without the chat template" in told.get("tokens", "without the chat template")
+
+
+def test_summaries_are_refused_with_the_file_that_holds_the_requests() -> None:
+    said = {
+        RESULTS / "aiperf_0.13_aiperf.json": "AIPerf's summary, which holds no requests; give aiperf_0.13.jsonl",
+        RESULTS / "aiperf_0.13.csv": "AIPerf's summary, which holds no requests; give aiperf_0.13.jsonl",
+        TRACES / "guidellm_0.8.1.csv": "guidellm's table, which holds no requests; give benchmarks.json",
+        TRACES / "aiperf_0.13.0_inputs.json.gz": "without their times and answers; give profile_export_raw.jsonl",
+    }
+    for path, text in said.items():
+        with pytest.raises(BadInput, match=text) as caught:
+            kvlab.traffic(path)
+        assert "\n" not in str(caught.value)

@@ -69,7 +69,7 @@ def _read(path: Path, reading: Reading) -> Trace:
     _refuse_without_requests(path, head)
     if _BODY.search(head):
         return by_time(read_text(path, TEXT, reading))
-    rows = Rows(path)
+    rows, uncounted = Rows(path), 0
     for where, row in json_rows(path, _Row, rows):
         found = row.metrics
         inputs = _first(found.usage_prompt_tokens, found.input_sequence_length)
@@ -80,8 +80,19 @@ def _read(path: Path, reading: Reading) -> Trace:
             rows.leave_out(where, "its lengths are not stated")
         else:
             rows.add(row.metadata.request_start_ns, inputs, outputs)
+            uncounted += _tokens(found.usage_prompt_tokens) is None
+    return by_time(rows.trace("aiperf", 1e-9))._replace(doubts=tuple(_doubts(uncounted)))
+
+
+def _doubts(uncounted: int) -> Iterator[Doubt]:
+    """What records without a body leave open; of `uncounted` requests they do not state what the server counted."""
     text = "no prompt is in this file, so reuse is not known; `aiperf profile --export-level raw` writes them"
-    return by_time(rows.trace("aiperf", 1e-9))._replace(doubts=(Doubt("reuse", f"{text} (profile_export_raw.jsonl)"),))
+    yield Doubt("reuse", f"{text} (profile_export_raw.jsonl)")
+    if uncounted:
+        text = (
+            f"of {uncounted:,} requests the prompt tokens are AIPerf's own count: without the chat template around them"
+        )
+        yield Doubt("tokens", f"{text}, unless it ran with --use-server-token-count")
 
 
 def _head(path: Path) -> str:
