@@ -1,4 +1,4 @@
-"""A/A and planted slow-downs on the real engine: python benchmarks/planted.py MODEL.gguf [TIMES] [BLOCKS] [PERCENT ...].
+"""A/A and planted slow-downs on the real engine: python benchmarks/planted.py MODEL.gguf [TIMES] [BLOCKS] [PERCENT..].
 
 Each experiment is a whole `kvlab ab` on llama.cpp's server behind benchmarks/slow_server.py: TIMES (20) of arm A
 against itself, half as many with B slower by 10 %, and by 1 %; or only those of the PERCENT named (0, 10, 1). They stop
