@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kvlab.core.errors import shortened
 from kvlab.core.model import Kind
@@ -10,8 +10,10 @@ from kvlab.core.trace import Counted
 from kvlab.core.traffic import ContextLimit, CurvePoint, Lengths, PolicyPoint, Traffic, UnderLoad
 from kvlab.core.units import seconds
 from kvlab.reporting import words
-from kvlab.reporting.sections import Tile
 from kvlab.workload.moves._seen import capacity, knee
+
+if TYPE_CHECKING:
+    from kvlab.reporting.sections import Tile
 
 SCHEMES: Final = (
     "waste: what is reserved and not used, over all decode steps; max: the longest request for each; pow2: the prompt"
@@ -187,6 +189,8 @@ def _calm(load: UnderLoad) -> str:
 
 def tiles(value: Traffic) -> list[Tile]:
     """The handful of numbers that the answers stand on."""
+    from kvlab.reporting.sections import Tile  # a terminal has none, and need not load it
+
     total = value.total_tokens or value.input_tokens
     what = "prompt and answer, p99" if value.total_tokens is not None else "prompt, p99"
     found = [

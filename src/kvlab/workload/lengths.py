@@ -68,7 +68,7 @@ def curve(column: Column) -> LengthCurve:
     """The share of the requests at each count of tokens, or at those where it has risen by half a point."""
     ends, requests = np.cumsum(column.times), len(column.tokens)
     marks = np.arange(1, _STEPS + 1) * requests / _STEPS
-    kept = np.unique([0, *np.searchsorted(ends, marks), len(ends) - 1])
+    kept = sorted({0, *np.searchsorted(ends, marks).tolist(), len(ends) - 1})
     return LengthCurve(
         tokens=tuple(column.values[kept].tolist()),
         shares=tuple((ends[kept] / requests).tolist()),
