@@ -117,8 +117,8 @@ def _doubts(trace: Trace, reuse: Reuse | None) -> list[Doubt]:
         )
         found.append(Doubt("sample", text))
     if trace.clock_jumps:
-        first = f" (the first: request {trace.first_jump:,} of those used)" if trace.first_jump else ""
-        text = f"{trace.clock_jumps:,} rows lie before the row above them in time{first}; the cache sees requests in"
+        which = f" (the first: request {trace.first_jump:,} of those used)" if trace.first_jump else ""
+        text = f"{trace.clock_jumps:,} rows lie before the row above them in time{which}; the cache sees requests in"
         found.append(Doubt("time", f"{text} the order of the file"))
     if trace.left_out.count:
         kept = len(trace.inputs)
