@@ -54,6 +54,7 @@ def test_secrets_are_not_repeated(text: str) -> None:
         "'http://127.0.0.1:8000' wants an API key; set KVLAB_API_KEY",
         "hf_overrides={}, hf_token=None, api_key=None, tokenizer='m', max_tokens=12",
         "vllm/vllm-openai:v0.11.0@sha256:abcd",
+        "--tiers '1000' must be NAME:SIZE, as in gpu:5000,cpu:200GiB@50GB/s",
         "set the token to the process: HF_TOKEN in its environment",
         "argument --api-key: expected one argument",
         "unknown argument --disk-gib 3; did you mean --offload-disk-gib?",

@@ -36,8 +36,8 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
         (rf"{_SCHEME}[^\s:/@\[]+@", r"\1***@"),
         # a long one whose end, and the @ with it, was left out of a message
         (rf"{_SCHEME}([^\s:/@\[]*:){_PORT}[^\s@]+\.\.\.", r"\1\2***..."),
-        # user:secret@host; neither a time (12:30@...) nor the digest of an image
-        (r"(?<![\w./:*-])(?!\d+:\d)([\w.+%-]+:)(?!//)[^\s@*]+@(?!sha\d+:)(?=[\w.\[-])", r"\1***@"),
+        # user:secret@host; neither a time (12:30@...), the digest of an image, nor a tier with its bandwidth
+        (r"(?<![\w./:*-])(?!\d+:\d)([\w.+%-]+:)(?!//)[^\s@*]+@(?!sha\d+:|[\d.]+[kmgt]i?b/s)(?=[\w.\[-])", r"\1***@"),
         (rf"(\bauthorization['\"]?\s*[:=]\s*['\"]?+(?:{_KINDS}+)?+){_NOTHING}{_VALUE}", r"\1***"),
         (rf"(\bbearer\s+(?!token|auth)){_NOTHING}{_VALUE}", r"\1***"),
         (rf"(?<![\w-])((?:--)?{_NAMES}['\"]?\s?[=:]\s?){_NOTHING}{_VALUE}", r"\1***"),
