@@ -127,6 +127,7 @@ def sample(name: str, path: Path, share: str) -> None:
 def against_peer(folder: Path) -> None:
     """The two conversation traces, ours and the peer's."""
     theirs = [str(peer(folder)), "run", "--model", "qwen3-8b", "--policies", "lru", "--no-progress", "--format", "json"]
+    measured([*theirs, "--trace", str(with_size(folder, 512))])  # its modules are compiled once too
     for name, path in (("blocks of 512", with_size(folder, 512)), ("blocks of 16", in_blocks_of_16(folder))):
         row(name, measured([*OURS, str(path)]), measured([*theirs, "--trace", str(path)]))
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvlab.core.columns import offsets
 from kvlab.core.hashing import mixed
 from kvlab.core.trace import Blocks, Sample, Sampling
 
@@ -57,13 +56,13 @@ def sampled(blocks: Blocks, sampling: Sampling) -> Blocks:
     else:
         here = kept(blocks.ids, blocks.own, sampling)
         _, times = np.unique(blocks.ids, return_counts=True)
-    before = offsets(here)
+    where = np.flatnonzero(here)
     counts = np.diff(blocks.offsets)
     last = np.zeros(len(counts), dtype=np.bool_)
     last[counts > 0] = here[blocks.offsets[1:][counts > 0] - 1]
     return blocks._replace(
-        ids=blocks.ids[here],
-        offsets=before[blocks.offsets],
+        ids=blocks.ids[where],
+        offsets=np.searchsorted(where, blocks.offsets),
         last_short=np.where(last, blocks.last_short, 0),
         sample=Sample(sampling.rate, counts, blocks.last_short, occurring(times)),
     )

@@ -7,7 +7,7 @@ last], ...]}. Ids are a session's own; full blocks only. All sessions are taken 
 from __future__ import annotations
 
 from array import array
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -44,21 +44,23 @@ def _read(path: Path, reading: Reading) -> Trace:
     import numpy as np
 
     rows, sizes = Rows(path), set()
-    blocks = 0
-    session, low, high, counts = array("q"), array("q"), array("q"), array("q")
+    blocks, size = 0, 1
+    session, edges, counts = array("q"), array("q"), array("q")
     for where, row in json_rows(path, _Row, rows):
         if row.header is not None:
             sizes.add(row.block_size)
-        elif why := _unusable(row, max((size for size in sizes if size), default=1)):
+            size = max((one for one in sizes if one), default=1)
+            continue
+        held, why = _held(row, size)
+        if why:
             rows.leave_out(where, why)
         else:
-            blocks += sum(last - first + 1 for first, last in row.r)
+            blocks += held
             if reading.sampling is None and blocks > MOST_BLOCKS:
                 raise BadInput(f"{path} names more than {MOST_BLOCKS:,} blocks by {where}; give a part of it")
             rows.add(row.t, row.inputs, row.outputs)
             session.append(row.trace)
-            low.extend(first for first, _ in row.r)
-            high.extend(last for _, last in row.r)
+            edges.extend(chain.from_iterable(row.r))
             counts.append(len(row.r))
     if len(sizes) != 1 or None in sizes:
         raise BadInput(
@@ -68,7 +70,7 @@ def _read(path: Path, reading: Reading) -> Trace:
     assert trace.arrivals is not None
     assert trace.outputs is not None
     order = np.lexsort((np.asarray(session), trace.arrivals))
-    ranges = (np.asarray(low), np.asarray(high), np.asarray(counts))
+    ranges = (np.asarray(edges)[::2], np.asarray(edges)[1::2], np.asarray(counts))
     return trace._replace(
         inputs=trace.inputs[order],
         outputs=trace.outputs[order],
@@ -79,16 +81,20 @@ def _read(path: Path, reading: Reading) -> Trace:
     )
 
 
-def _unusable(row: _Row, size: int) -> str | None:
-    """Why the request cannot be one of full blocks of `size` tokens; None when it can."""
-    if any(first > last for first, last in row.r):
-        return "a range of ids ends before it begins"
-    if sum(last - first + 1 for first, last in row.r) * size > row.inputs:
-        return "its blocks hold more tokens than its prompt"
-    ordered = sorted(row.r)
-    if any(after[0] <= before[1] for before, after in pairwise(ordered)):
-        return "a block id is there twice, which a prefix cannot be"
-    return None
+def _held(row: _Row, size: int) -> tuple[int, str]:
+    """Blocks of the request, and why it cannot be one of full blocks of `size` tokens; nothing when it can."""
+    blocks, before, rising = 0, -1, True
+    for first, last in row.r:
+        if first > last:
+            return 0, "a range of ids ends before it begins"
+        blocks += last - first + 1
+        rising = rising and first > before
+        before = last
+    if blocks * size > row.inputs:
+        return blocks, "its blocks hold more tokens than its prompt"
+    if not rising and any(after[0] <= one[1] for one, after in pairwise(sorted(row.r))):
+        return blocks, "a block id is there twice, which a prefix cannot be"
+    return blocks, ""
 
 
 class _Ranges(NamedTuple):

@@ -24,19 +24,25 @@ if TYPE_CHECKING:
     from kvlab.core.trace import Ids, Ints
 
 
+_NARROW = np.int32
+"""Of positions, whose number is known to be small: half the memory is half the time."""
+_DIGIT = 16
+"""Bits by which numpy sorts in linear time."""
+
+
 class _Uses(NamedTuple):
     """Every reference: where its request begins, its position, and the position of its block's last use (-1: none)."""
 
-    begin: Ints
-    position: Ints
-    before: Ints
+    begin: Ids
+    position: Ids
+    before: Ids
 
 
 class _Runs(NamedTuple):
     """Uses that followed another one, in the order of time and in runs: position, that of the other one, how many."""
 
     position: Ints
-    before: Ints
+    before: Ids
     weight: Ints
 
 
@@ -54,25 +60,32 @@ def found(ids: Ids, offsets: Ints, most: Ints) -> Ints:
     new = np.ones(len(hit), dtype=np.bool_)  # whether a run of adjacent positions begins here
     new[1:] = (before[1:] != before[:-1] - 1) | (begin[1:] != begin[:-1])
     asked = np.flatnonzero(new)
-    runs = _runs(uses, offsets)
-    gone = _dominating(runs, begin[asked], before[asked])
-    start = np.repeat(asked, np.diff(np.append(asked, len(hit))))
-    each = (begin - before)[start] - np.repeat(gone, np.diff(np.append(asked, len(hit)))) + np.arange(len(hit)) - start
+    first, last_use = begin[asked], before[asked]
+    top = first - last_use - _dominating(_runs(uses), first, last_use)
+    each = np.repeat(top - asked, np.diff(np.append(asked, len(hit)))) + np.arange(len(hit))
     depth[hit] = _deepest(each, begin)
     return depth
 
 
 def _uses(ids: Ids, offsets: Ints) -> _Uses:
-    counts = np.diff(offsets)
-    begin, end = np.repeat(offsets[:-1], counts), np.repeat(offsets[1:], counts)
-    position = begin + end - 1 - np.arange(len(ids))
-    before = np.full(len(ids), -1, dtype=np.int64)
-    bits = len(ids).bit_length()
-    keys = np.sort((ids.astype(np.int64) << bits) | np.arange(len(ids)))  # by block, then by time
-    order = keys & ((1 << bits) - 1)
-    again = np.flatnonzero((keys[1:] >> bits) == (keys[:-1] >> bits))
+    counts, starts = np.diff(offsets), offsets.astype(_NARROW)
+    begin = np.repeat(starts[:-1], counts)
+    position = np.repeat(starts[:-1] + starts[1:] - 1, counts) - np.arange(len(ids), dtype=_NARROW)
+    before = np.full(len(ids), -1, dtype=_NARROW)
+    order = _by_block(ids)
+    blocks = ids[order]
+    again = np.flatnonzero(blocks[1:] == blocks[:-1])
     before[order[again + 1]] = position[order[again]]
     return _Uses(begin, position, before)
+
+
+def _by_block(ids: Ids) -> Ints:
+    """The references of each block together, in the order of time: a radix sort, 16 bits at a time."""
+    order: Ints = np.argsort(ids.astype(np.uint16), kind="stable")
+    top = int(ids.max()) if len(ids) else 0
+    for shift in range(_DIGIT, top.bit_length(), _DIGIT):
+        order = order[np.argsort((ids >> shift).astype(np.uint16)[order], kind="stable")]
+    return order
 
 
 def _leading(uses: _Uses, offsets: Ints, most: Ints) -> NDArray[np.bool_]:
@@ -84,11 +97,9 @@ def _leading(uses: _Uses, offsets: Ints, most: Ints) -> NDArray[np.bool_]:
     return leading
 
 
-def _runs(uses: _Uses, offsets: Ints) -> _Runs:
+def _runs(uses: _Uses) -> _Runs:
     """The points of the plane."""
-    counts = np.diff(offsets)
-    at = np.repeat(offsets[:-1] + offsets[1:] - 1, counts) - np.arange(len(uses.before))  # references by position
-    before = uses.before[at]
+    before = uses.before[uses.position]  # the use at a position, and the position of a use: one turns into the other
     position = np.flatnonzero(before >= 0)
     before, begin = before[position], uses.begin[position]
     new = np.ones(len(position), dtype=np.bool_)
@@ -97,7 +108,7 @@ def _runs(uses: _Uses, offsets: Ints) -> _Runs:
     return _Runs(position[first], before[first], np.diff(np.append(first, len(position))))
 
 
-def _dominating(runs: _Runs, times: Ints, least: Ints) -> Ints:
+def _dominating(runs: _Runs, times: Ids, least: Ids) -> Ints:
     """For each question, the weight of runs at positions below its time whose `before` is at least `least`."""
     by_before = np.argsort(runs.before)
     rank = np.empty(len(by_before), dtype=np.int64)
@@ -118,7 +129,7 @@ def _dominating(runs: _Runs, times: Ints, least: Ints) -> Ints:
     return total + equal[high] - equal[low]
 
 
-def _deepest(depth: Ints, begin: Ints) -> Ints:
+def _deepest(depth: Ints, begin: Ids) -> Ints:
     """The largest depth so far within each request: a run hits only where none of it lies deeper."""
     step = int(depth.max()) + 1
     request = np.cumsum(np.append(0, begin[1:] != begin[:-1])) * step

@@ -103,8 +103,18 @@ def dense(blocks: Blocks) -> Blocks:
     """The same blocks with ids that are numbered through, where they are sparse (hashes)."""
     if blocks.bound <= _SPARSE * len(blocks.ids) + 1024:
         return blocks
-    known, ids = np.unique(blocks.ids, return_inverse=True)
-    return blocks._replace(ids=ids, bound=len(known))
+    return numbered(blocks)[0]
+
+
+def numbered(blocks: Blocks) -> tuple[Blocks, Ints]:
+    """The same blocks with ids that are numbered through, and what each was called before, ascending."""
+    if blocks.bound > _SPARSE * len(blocks.ids) + 1024:
+        names, ids = np.unique(blocks.ids, return_inverse=True)
+        return blocks._replace(ids=ids, bound=len(names)), names
+    names = np.flatnonzero(np.bincount(blocks.ids))
+    number = np.zeros(blocks.bound, dtype=np.int32)
+    number[names] = np.arange(len(names))
+    return blocks._replace(ids=number[blocks.ids], bound=len(names)), names
 
 
 def points(deepest: int, asked: Sequence[int]) -> list[int]:

@@ -22,7 +22,7 @@ import numpy as np
 
 from kvlab.core.errors import BadInput
 from kvlab.core.traffic import CurvePoint, Ideal, Reuse, Sampled
-from kvlab.workload.reuse import defined, dense, part_of, points
+from kvlab.workload.reuse import defined, numbered, part_of, points
 from kvlab.workload.strata import GROUPS, Strata, strata
 
 if TYPE_CHECKING:
@@ -118,8 +118,9 @@ def _seen(blocks: Blocks, first: int) -> _Seen:
     counts = np.diff(blocks.offsets)
     tokens = np.full(len(blocks.ids), blocks.size, dtype=np.int64)
     tokens[blocks.offsets[1:][counts > 0] - 1] -= blocks.last_short[counts > 0]
-    numbered, parts = dense(blocks), strata(blocks)
-    depth = depths(numbered.ids, numbered.offsets, numbered.bound)
+    here, names = numbered(blocks)
+    parts = strata(here, names)
+    depth = depths(here.ids, here.offsets, here.bound)
     begin = blocks.offsets[first]
     request = np.repeat(np.arange(len(counts)), counts)
     parts = parts._replace(stratum=parts.stratum[begin:], group=parts.group[begin:], weight=parts.weight[begin:])

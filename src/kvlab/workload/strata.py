@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kvlab.core.hashing import mixed
-from kvlab.workload.reuse import dense
 
 if TYPE_CHECKING:
     from kvlab.core.trace import Blocks, Floats, Ints
@@ -45,21 +44,17 @@ class Strata(NamedTuple):
         return int(self.blocks.sum())
 
 
-def strata(blocks: Blocks) -> Strata:
-    """The blocks of a sample that holds at least one."""
-    sample, numbered = blocks.sample, dense(blocks)
+def strata(numbered: Blocks, names: Ints) -> Strata:
+    """The blocks of a sample that holds at least one, numbered through, and what they were called before."""
+    sample = numbered.sample
     assert sample is not None
     times = np.bincount(numbered.ids)
-    there = np.flatnonzero(times)
-    names = np.zeros(len(times), dtype=np.uint64)
-    names[numbered.ids] = blocks.ids
-    group = np.zeros(len(times), dtype=np.int64)
-    group[there] = mixed(mixed(names[there])) % np.uint64(GROUPS)
+    group = (mixed(mixed(names.astype(np.uint64))) % np.uint64(GROUPS)).astype(np.int64)
     occurring = sample.occurring
-    edges = np.zeros(0, dtype=np.int64) if occurring is None else _edges(np.bincount(times[there]))
+    edges = np.zeros(0, dtype=np.int64) if occurring is None else _edges(np.bincount(times))
     stratum = np.searchsorted(edges, times)
     kinds = len(edges) + 1
-    cells = np.bincount(group[there] * kinds + stratum[there], minlength=GROUPS * kinds).reshape(GROUPS, kinds)
+    cells = np.bincount(group * kinds + stratum, minlength=GROUPS * kinds).reshape(GROUPS, kinds)
     if occurring is None:
         each, weight = np.array([1 / sample.rate]), np.full(len(times), 1 / sample.rate)
     else:
@@ -67,7 +62,7 @@ def strata(blocks: Blocks) -> Strata:
         each = np.bincount(of_trace, weights=occurring) / cells.sum(axis=0)
         weight = np.zeros(len(times))
         for kind in range(kinds):
-            held = there[stratum[there] == kind]
+            held = stratum == kind
             weight[held] = each[kind] * _tilt(times[held], np.where(of_trace == kind, occurring, 0))
     of = numbered.ids
     known = None if occurring is None else int(occurring.sum())
