@@ -10,7 +10,7 @@ from kvlab.core.breaker import Breakers
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
 from kvlab.core.trace import Trace
-from kvlab.core.traffic import LengthCurves, Reuse, Traffic
+from kvlab.core.traffic import LengthCurves, Reuse, Sampled, Traffic
 from kvlab.workload.beside import beside, whole_blocks
 from kvlab.workload.lengths import Column, curve, lengths, limit, paging
 from kvlab.workload.moves import Seen, moves
@@ -20,6 +20,8 @@ from kvlab.workload.under_load import under_load
 
 _WIDE = 0.01
 """Error of a sampled hit rate above which the reader is told."""
+_MOST_SHARE = 50
+"""Per cent of the blocks from which a sample is no gain."""
 
 
 def analyse(trace: Trace, files: Sequence[str], asked: Questions, broken: Breakers | None = None) -> Traffic:
@@ -107,13 +109,19 @@ def _named(options: dict[str, object]) -> list[str]:
     return [name for name, value in options.items() if value]
 
 
+def _enough(of: Sampled) -> str:
+    """The sample that is likely to be off by no more than _WIDE: its error falls with the root of its size."""
+    share = 100 * of.rate * (of.error / _WIDE) ** 2
+    return f", about {share:.2g}% for one point" if share < _MOST_SHARE else ""
+
+
 def _doubts(trace: Trace, reuse: Reuse | None) -> list[Doubt]:
     found = list(trace.doubts)
     if reuse is not None and reuse.sampled is not None and reuse.sampled.error > _WIDE:
         of = reuse.sampled
         text = (
             f"points of the curve may be {100 * of.error:.1f} points off: the sample holds {of.references:,} references"
-            f" to {of.blocks:,} blocks; a larger --sample says more"
+            f" to {of.blocks:,} blocks; a larger --sample says more{_enough(of)}"
         )
         found.append(Doubt("sample", text))
     if trace.clock_jumps:

@@ -109,8 +109,8 @@ def dense(blocks: Blocks) -> Blocks:
 def numbered(blocks: Blocks) -> tuple[Blocks, Ints]:
     """The same blocks with ids that are numbered through, and what each was called before, ascending."""
     if blocks.bound > _SPARSE * len(blocks.ids) + 1024:
-        names, ids = np.unique(blocks.ids, return_inverse=True)
-        return blocks._replace(ids=ids, bound=len(names)), names
+        known, ids = np.unique(blocks.ids, return_inverse=True)
+        return blocks._replace(ids=ids, bound=len(known)), known.astype(np.int64)
     names = np.flatnonzero(np.bincount(blocks.ids))
     number = np.zeros(blocks.bound, dtype=np.int32)
     number[names] = np.arange(len(names))
