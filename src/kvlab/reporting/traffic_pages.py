@@ -18,9 +18,12 @@ _SCALE = """## Large traces
 
 `--sample 1%` estimates reuse from a share of the blocks, chosen by a hash of their ids (SHARDS): all references of a
 block are looked at or none, and each point of the curve comes with its error. Requests, lengths and references are
-counted in full. The error depends on how many blocks are in the sample, not on the share: some tens of thousands are
-needed for a point or two, so 1 % serves a trace of millions of blocks, and 1 % of a small one is off by several points.
-Blocks below one over the share are not resolved. `--policy`, `--tiers`, `--replicas` and `--pool` need every block.
+counted in full, and so is how often each block is referred to: a block of the sample stands for those that are referred
+to as often, which halves the error or better, and what an endless cache hits is exact. Only where several files share
+their blocks, as logs of text do, is that not known. The error depends on how many blocks are in the sample, not on the
+share: two thousand are off by one to two points, some tens of thousands by a quarter. Where it is more than one, the
+answer says which share would do. Cache sizes below one over the share are not resolved. `--policy`, `--tiers`,
+`--replicas` and `--pool` need every block.
 
 `--ray ADDRESS` reads each file in a task of Ray Data (`pip install 'kvlab[traffic,ray]'`, on its workers too, which
 must see the files under the same paths) and merges the results here, by time; `--ray local` starts a Ray of this
