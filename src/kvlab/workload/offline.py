@@ -1,4 +1,4 @@
-"""Stack distances of a trace that is known as a whole, by sorting: no compiled code, some 300 bytes a reference.
+"""Stack distances of a trace that is known as a whole, by sorting: no compiled code, some 60 bytes a reference.
 
 Give every use of a block a position, a request's first block the last of its own. A block that was last used at
 position p lies, when a request begins at position T, below all blocks whose last use falls between the two: T - p,

@@ -20,7 +20,7 @@ from kvlab.core.columns import offsets as places_of
 if TYPE_CHECKING:
     from kvlab.core.trace import Ids, Ints
 
-SHORT = 1 << 21
+SHORT = 1 << 22
 """References up to which sorting costs less than loading the compiler."""
 
 
