@@ -210,6 +210,7 @@ def run_experiment(
 
     Raises BadInput or EngineFailed for what `check_settings` refuses, and BadInput when the folder is taken.
     """
+    load_spec(settings.load)  # one that contradicts itself is refused before an engine starts
     check_settings(settings, plans.values())
     lab = Lab(folder)
     _refuse_peeking(settings, lab)

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from kvlab import engines
+from kvlab.core.errors import BadInput
 from kvlab.core.measure import MetricSample, PoolUse, RequestRow
 from kvlab.core.plan import Plan
 from kvlab.core.record import Load, Run, RunRow
@@ -31,11 +32,13 @@ def load_spec(load: Load) -> LoadSpec:
 
     Raises BadInput for a load that contradicts itself.
     """
+    if load.burstiness == float("inf"):
+        raise BadInput("a file cannot hold a burstiness of inf; give None, which means the same")
     own = load.concurrency is None and load.rate is None
     return LoadSpec(
         concurrency=load.concurrency,
         rate=load.rate,
-        burstiness=load.burstiness,
+        burstiness=float("inf") if load.burstiness is None else load.burstiness,
         arrivals=() if own else None,
         seed=load.seed,
         endpoint=load.endpoint,

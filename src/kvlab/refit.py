@@ -91,7 +91,7 @@ def _dataset(lock: Lock, base: Path, prompts: str | None) -> Dataset:
     if path is None:
         raise BadInput(f"the prompts are in a file {data.path}, which is not here; give --prompts PATH/{data.path}")
     if isinstance(data, PromptsFile):  # the others are made with the server's tokenizer, and compared after that
-        sent = read_prompts(Path(path), data.output_tokens, "completions")[: load.prompts]
+        sent = read_prompts(Path(path), data.output_tokens, load.endpoint)[: load.prompts]
         if sent_hash(sent) != lock.load.prompts_sha256:
             raise BadInput(f"{path} does not hold the prompts that were frozen; give that file: --prompts")
     return msgspec.structs.replace(data, path=path)

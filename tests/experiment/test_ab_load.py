@@ -9,15 +9,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kvlab import api
+from kvlab import api, store
 from kvlab.cli import load_verb
 from kvlab.cli.commands import ab
 from kvlab.core.errors import BadInput
+from kvlab.core.forecast import forecast
 from kvlab.core.plan import Ask
 from kvlab.core.record import Load
 from kvlab.load.datasets import RandomTokens, SharedPrefix, ShareGpt
 from kvlab.measuring import load_spec
-from kvlab.reporting.sections import arrivals
+from kvlab.reporting.sections import arrivals, sent
 from kvlab.settings import Settings
 
 
@@ -56,6 +57,54 @@ def test_conversations_in_bursts_to_the_chat_endpoint() -> None:
 def test_bursts_of_a_closed_loop_are_refused() -> None:
     with pytest.raises(BadInput, match=r"burstiness 0\.5 is of an open loop"):
         asked("--burstiness", "0.5")
+
+
+def test_even_gaps_stay_in_the_lab() -> None:
+    """JSON has no inf: the lab, its record and kvlab.lock would hold a null that none of them can be read with."""
+    found = asked("--rate", "2", "--burstiness", "inf")
+    kept = msgspec.json.decode(store.encode(found), type=Settings)
+    assert kept == found
+    assert load_spec(kept.load).burstiness == float("inf")
+    assert arrivals(kept.load) == "open loop, 2 requests a second in even gaps"
+    with pytest.raises(BadInput, match="cannot hold a burstiness of inf; give None"):
+        load_spec(msgspec.structs.replace(found.load, burstiness=float("inf")))
+
+
+def test_an_open_loop_tells_its_cap_and_foretells_nothing(gemma: Path) -> None:
+    load = asked("--rate", "2", "--concurrency", "4").load
+    assert arrivals(load) == "open loop, 2 requests a second, at most 4 in flight"
+    plan = api.plan_ask(gemma, Ask(engine="llamacpp", context=1024, parallel=2))
+    assert forecast({"a": plan}, msgspec.structs.replace(load, rate=None))
+    assert forecast({"a": plan}, load) == ()
+
+
+def test_a_warm_up_is_no_larger_than_the_load() -> None:
+    assert asked("--num-prompts", "6", "--concurrency", "1000").warm_up == 6
+    assert asked("--num-prompts", "2", "--concurrency", "1000").warm_up == 4
+
+
+def test_conversations_are_counted_as_such() -> None:
+    words = "--dataset sharegpt --prompts c.json --endpoint chat --num-prompts 8 --turns"
+    assert sent(asked(*words.split(), "all").load, "request") == "8 conversations, all their turns"
+    assert sent(asked(*words.split(), "first").load, "request") == "8 requests"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--turns all", "--turns all is of --dataset sharegpt, not of random"),
+        ("--prompts p.txt --history recorded", "--history recorded is of --dataset sharegpt, not of prompts"),
+        ("--dataset sharegpt --prompts c.json --history recorded", "--history recorded is of later turns"),
+        ("--shared-tokens 100", "--shared-tokens 100 is of --dataset shared-prefix, not of random"),
+        ("--prefixes 3", "--prefixes 3 is of --dataset shared-prefix, not of random"),
+        ("--format openai", "--format openai is of --dataset log and trace, not of random"),
+        ("--dataset log --prompts l.jsonl --scale-tokens 2", r"--scale-tokens 2\.0 is of --dataset trace, not of log"),
+        ("--dataset trace --prompts t.csv --rate 3 --scale-time 2", "--scale-time 2 is of .* which --rate replaces"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_refused(words: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        asked(*words.split())
 
 
 def test_a_trace_comes_at_its_own_times() -> None:

@@ -19,6 +19,7 @@ from kvlab.core.performance import compare_runs
 from kvlab.core.plan_lines import differences, digest, lines
 from kvlab.core.record import Run, RunRow
 from kvlab.core.regression import Evidence, judge
+from kvlab.freezing import sent_hash
 from kvlab.lab import Lab
 from kvlab.load.bench import Prepared
 from kvlab.load.datasets import PromptsFile, read_prompts
@@ -182,3 +183,19 @@ def test_the_file_of_prompts_must_be_the_frozen_one(lab: Path, gemma: Path, tmp_
     prompts.write_text(prompts.read_text().replace("number", "letter"))
     with pytest.raises(BadInput, match="does not hold the prompts that were frozen"):
         refit(lock, deploy, source=str(gemma), prompts=str(prompts), engine_args=())
+
+
+def test_chat_messages_of_a_file_are_found_again(lab: Path, gemma: Path, tmp_path: Path) -> None:
+    prompts, deploy = tmp_path / "talks.jsonl", tmp_path / "deploy"
+    prompts.write_text("".join(f'{{"messages": [{{"role": "user", "content": "Say {n}"}}]}}\n' for n in range(8)))
+    lock = kvlab.freeze(lab, deploy).lock
+    assert lock.load is not None
+    load = msgspec.structs.replace(
+        lock.load,
+        load=msgspec.structs.replace(lock.load.load, endpoint="chat"),
+        dataset=PromptsFile(path="talks.jsonl", output_tokens=8),
+        prompts_sha256=sent_hash(read_prompts(prompts, 8, "chat")[: lock.load.load.prompts]),
+    )
+    again = msgspec.structs.replace(lock, load=load)
+    found = refit(again, deploy, source=str(gemma), prompts=str(prompts), engine_args=())
+    assert found.dataset == PromptsFile(path=str(prompts), output_tokens=8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvlab.cli import idle
 from kvlab.cli.command import count, positive, tokens
 from kvlab.core.errors import BadInput
 
@@ -189,6 +190,7 @@ def dataset(options: argparse.Namespace, usual: Usual) -> Dataset:
         raise BadInput(f"--dataset {name} needs --{'prompts' if name == 'prompts' else 'dataset-path'} FILE")
     if name not in _FILES and path is not None:
         raise BadInput(f"--dataset {name} takes no file; give --dataset {', '.join(_FILES[:-1])} or {_FILES[-1]}")
+    idle.refuse(options, name, (usual.shared, usual.shared_tokens))
     output = options.output_tokens
     fixed = output or usual.output_tokens
     if name == "prompts":

@@ -25,7 +25,7 @@ def forecast(plans: Mapping[ArmName, Plan], load: Load) -> tuple[Forecast, ...]:
     `output_tokens`. What of them the pool, and the engine's limit where the plan names it, lets run is the forecast of
     requests at once; the tokens that they hold, between all at their start and all at their end, that of the use.
     """
-    if load.concurrency is None or load.input_tokens is None or load.output_tokens is None:
+    if load.concurrency is None or load.rate is not None or load.input_tokens is None or load.output_tokens is None:
         return ()
     prompt, most = load.input_tokens, load.input_tokens + load.output_tokens
     return tuple(row for arm in ARMS if arm in plans for row in _of_arm(arm, plans[arm], load, (prompt, most)))

@@ -37,9 +37,12 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """Closed loop: requests in flight."""
     rate: float | None
     """Open loop: requests a second."""
-    burstiness: float = 1.0
-    """Shape of the gamma distribution of an open loop's gaps: 1 is Poisson, less is bursts."""
+    burstiness: float | None = 1.0
+    """Shape of the gamma distribution of an open loop's gaps: 1 is Poisson, less is bursts. None: all gaps alike, the
+    shape without end that JSON cannot hold."""
     endpoint: Literal["completions", "chat"] = "completions"
+    turns: Literal["first", "all"] = "first"
+    """"all": `prompts` are conversations, each with a request for every turn."""
     seed: int
 
 

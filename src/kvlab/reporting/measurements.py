@@ -74,7 +74,7 @@ def _load(lock: Lock) -> str:
     answers = "answers as recorded" if load.output_tokens is None else f"up to {load.output_tokens:,} tokens each"
     length = "" if load.input_tokens is None else f" of {load.input_tokens:,} tokens"
     return (
-        f"{words.counted(load.prompts, 'request')}{length}, {answers},"
+        f"{sections.sent(load, 'request')}{length}, {answers},"
         f" {sections.arrivals(load)}, seed"
         f" {load.seed}; {words.counted(len(lock.runs), 'run')} of this arm in the order {lock.load.order.upper()},"
         f" a restart before each. Measured {lock.measured}."

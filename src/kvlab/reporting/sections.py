@@ -223,13 +223,26 @@ def blocks(record: Record) -> str:
 def arrivals(load: Load) -> str:
     """When requests were sent, and to which endpoint unless it is /v1/completions."""
     if load.rate is not None:
-        gaps = "" if load.burstiness == 1 else f" in gaps of gamma shape {load.burstiness:g}"
-        found = f"open loop, {words.number(load.rate)} requests a second{gaps}"
+        cap = "" if load.concurrency is None else f", at most {load.concurrency:,} in flight"
+        found = f"open loop, {words.number(load.rate)} requests a second{_gaps(load.burstiness)}{cap}"
     elif load.concurrency is not None:
         found = f"closed loop, {words.counted(load.concurrency, 'request')} in flight"
     else:
         found = "open loop, at the times of the data set"
     return found if load.endpoint == "completions" else f"{found}, chat endpoint"
+
+
+def _gaps(burstiness: float | None) -> str:
+    if burstiness is None:
+        return " in even gaps"
+    return "" if burstiness == 1 else f" in gaps of gamma shape {burstiness:g}"
+
+
+def sent(load: Load, name: str) -> str:
+    """How many of what were sent in every run: "32 prompts", or "8 conversations, all their turns"."""
+    if load.turns == "all":
+        return f"{words.counted(load.prompts, 'conversation')}, all their turns"
+    return words.counted(load.prompts, name)
 
 
 def foretold(row: Forecast) -> str:

@@ -125,6 +125,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     kind = "gguf" if options.source.lower().endswith(".gguf") else ""
     a, b = (suited(arm, kind) for arm in arms(options))
     load = _load(options)
+    most = min(load.concurrency or 0, load.prompts)
     return Settings(
         title=f"{options.source}: A against B on {a.engine}",
         source=options.source,
@@ -132,7 +133,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         b=b,
         load=load,
         dataset=loading.dataset(options, loading.AB),
-        warm_up=max(4, load.concurrency or 0) if options.warm_up is None else options.warm_up,
+        warm_up=max(4, most) if options.warm_up is None else options.warm_up,
         quality_prompts=options.quality_prompts,
         quality_tokens=None if options.no_quality else options.quality_tokens,
         prefix_rounds=None if options.no_prefix else 4,
@@ -159,8 +160,9 @@ def _load(options: argparse.Namespace) -> Load:
         output_tokens=options.output_tokens or (None if options.dataset in _RECORDED else usual.output_tokens),
         concurrency=options.concurrency or loading.CONCURRENCY if closed else options.concurrency,
         rate=options.rate,
-        burstiness=options.burstiness,
+        burstiness=None if options.burstiness == float("inf") else options.burstiness,
         endpoint=options.endpoint,
+        turns=options.turns,
         seed=options.seed,
     )
     load_spec(load)
