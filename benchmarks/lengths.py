@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -48,10 +49,12 @@ def write(path: Path, rows: int) -> None:
             shift += timedelta(hours=1)
 
 
-def timed(argv: list[str]) -> tuple[float, str]:
-    start = time.perf_counter()
+def timed(argv: list[str]) -> tuple[float, float, str]:
+    """Seconds of the wall and of the CPUs, and what the command printed."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    return time.perf_counter() - start, done.stdout
+    wall, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime, done.stdout
 
 
 def main() -> None:
@@ -69,18 +72,17 @@ def main() -> None:
         path = folder / f"azure_{options.rows}.csv"
         if not path.exists():
             write(path, options.rows)
-        ours, said = timed([sys.executable, "-m", "kvlab", "traffic", str(path), "--json"])
-        theirs, also = timed([str(python), "-c", PANDAS, str(path)])
+        *ours, said = timed([sys.executable, "-m", "kvlab", "traffic", str(path), "--json"])
+        *theirs, also = timed([str(python), "-c", PANDAS, str(path)])
+        size = path.stat().st_size
     found, other = json.loads(said), json.loads(also)
     names = {"input_tokens": "ContextTokens", "output_tokens": "GeneratedTokens", "total_tokens": "total"}
     for name, column in names.items():
         assert [round(value, 6) for value in found[name].values()] == [round(value, 6) for value in other[column]], name
-    print(
-        f"{options.rows:,} rows, {path.stat().st_size / 2**20:.0f} MiB" if path.exists() else f"{options.rows:,} rows"
-    )
-    print(f"kvlab traffic  {ours:6.1f} s (with paging and the limit)")
-    print(f"pandas         {theirs:6.1f} s")
-    print(f"ratio          {ours / theirs:6.2f}; the percentiles are equal")
+    print(f"{options.rows:,} rows, {size / 2**20:.0f} MiB")
+    print(f"kvlab traffic  {ours[0]:6.1f} s, {ours[1]:6.1f} CPU s (with paging and the limit)")
+    print(f"pandas         {theirs[0]:6.1f} s, {theirs[1]:6.1f} CPU s")
+    print(f"ratio          {ours[0] / theirs[0]:6.2f}, {ours[1] / theirs[1]:8.2f}; the percentiles are equal")
 
 
 if __name__ == "__main__":

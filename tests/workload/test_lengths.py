@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from kvlab import traces
 from kvlab.core.errors import BadInput
 from kvlab.core.trace import Trace
 from kvlab.core.traffic import Lengths
+from kvlab.traces._csv import _by_minute
 from kvlab.workload.lengths import Column, _pages, lengths, limit, paging
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "traces"
@@ -81,6 +84,39 @@ def test_pages_cost_what_counting_them_step_by_step_does(rows: list[tuple[int, i
     inputs, ends = (np.array(column, dtype=np.int64) for column in zip(*((i, i + o) for i, o in rows), strict=True))
     stepped = sum(-(-(i + k) // size) * size for i, o in rows for k in range(1, o + 1))
     assert Column(ends).total(_pages(size)) - Column(inputs).total(_pages(size)) == stepped
+
+
+moments = st.datetimes(datetime(1700, 1, 1), datetime(2200, 1, 1))
+
+
+@st.composite
+def clocks(draw: st.DrawFn) -> list[tuple[str, float | None]]:
+    """Rows of a log that share their minutes: what is written, and the seconds since 1970 that it says."""
+    rows: list[tuple[str, float | None]] = []
+    for minute in draw(st.lists(moments, min_size=1, max_size=4)):
+        for micros in draw(st.lists(st.integers(0, 59_999_999), min_size=1, max_size=8)):
+            moment = minute.replace(second=0, microsecond=0) + timedelta(microseconds=micros)
+            text = f"{moment:%Y-%m-%d %H:%M:%S.%f}"
+            rows.append((text, (moment - datetime(1970, 1, 1)) / timedelta(seconds=1)))
+    odd: list[tuple[str, float | None]] = [
+        ("", None),
+        ("2023-11-16 18:17:61", None),
+        ("2023-11-16 18:17:-3", None),
+        ("2023-11-16 18:1x:03", None),
+    ]
+    odd += [("2023-11-16 18:17:03", 1700158623.0), ("2023-11-16 18:17:nan", None), ("9999-01-01 00:00:00", None)]
+    odd += [("2023-1-6 8:07:3", 1672992423.0)]
+    for one in draw(st.lists(st.sampled_from(odd), max_size=2)):
+        rows.insert(draw(st.integers(0, len(rows))), one)
+    return rows
+
+
+@given(clocks())
+def test_times_are_read_by_the_minute_as_they_are_written(rows: list[tuple[str, float | None]]) -> None:
+    found = _by_minute(pl.Series([text for text, _ in rows], dtype=pl.String), "%Y-%m-%d %H:%M:%S%.f").to_list()
+    assert [None if seconds is None else round(seconds, 3) for seconds in found] == [
+        None if seconds is None else pytest.approx(seconds, abs=2e-3) for _, seconds in rows
+    ]
 
 
 @given(st.lists(st.integers(0, 1 << 26), min_size=1, max_size=50), st.floats(0, 100))
