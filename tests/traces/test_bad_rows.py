@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import kvlab
 from kvlab import traces
@@ -164,3 +167,35 @@ def test_damaged_rows_of_a_table_cost_themselves_alone(tmp_path: Path) -> None:
     table.filter(pl.col("prompt_tokens") < 0).write_parquet(tmp_path / "b.parquet")
     with pytest.raises(BadInput, match="no row that can be used, of 1"):
         traces.read(tmp_path / "b.parquet")
+
+
+PRETTY = '7,"{\n  ""messages"": [\n    {""role"": ""user"", ""content"": ""Rome?""}\n  ]\n}",48,4'
+"""A request whose JSON is folded over lines."""
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.sampled_from([_gateway(1, 48), PRETTY]), min_size=1, max_size=4),
+    st.text('",x{}', min_size=1, max_size=12),
+    st.integers(0, 4),
+)
+def test_a_quote_that_nothing_closes_takes_no_other_row_with_it(good: list[str], damage: str, at: int) -> None:
+    place = min(at, len(good))
+    rows = [*good[:place], damage, *good[place:]]
+    with tempfile.TemporaryDirectory() as folder:
+        path = written(Path(folder) / "a.csv", FORMATS["gateway-csv"], rows)
+        found = traces.read(path, "gateway-csv")
+    assert (len(found.inputs), found.left_out.count) == (len(good), 1)
+    line = 2 + sum(row.count("\n") + 1 for row in good[:place])
+    assert found.left_out.first[0].where == f"line {line}"
+
+
+@pytest.mark.parametrize("name", ["azure", "burstgpt", "vidur"])
+def test_a_quote_in_a_table_of_numbers_takes_no_other_row_with_it(tmp_path: Path, name: str) -> None:
+    form = FORMATS[name]
+    rows = [form.row(0, 48), f'"{form.row(1, 48)}', form.row(2, 48), form.row(3, 48)]
+    found = traces.read(written(tmp_path / "a", form, rows))
+    assert len(found.inputs) + found.left_out.count == 4
+    quoted = [",".join(f'"{cell}"' for cell in row.split(",")) for row in (form.head, *rows[2:])]
+    (tmp_path / "b").write_text("\n".join(quoted))
+    assert traces.read(tmp_path / "b").inputs.tolist() == [48, 48]

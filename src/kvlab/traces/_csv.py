@@ -49,7 +49,7 @@ def read(path: Path, form: str, *, inputs: str, outputs: str, time: str | None) 
     table = table.with_row_index("row").with_columns(good.fill_null(value=False).alias("good"))
     bad = table.filter(~pl.col("good"))
     table = table.filter(pl.col("good"))
-    first = tuple(BadRow(f"line {row + 2:,}", _why(time)) for row in bad["row"][:MOST_SHOWN])
+    first = tuple(BadRow(f"line {row + 2:,}", f"it lacks {_why(time)}") for row in bad["row"][:MOST_SHOWN])
     if not table.height:
         raise BadInput(f"{path} holds no row that can be used, of {bad.height:,}: {_why(time)} in none")
     arrivals = table["time"].to_numpy() if time else None
