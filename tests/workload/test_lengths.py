@@ -16,7 +16,7 @@ from kvlab.core.errors import BadInput
 from kvlab.core.trace import Trace
 from kvlab.core.traffic import Lengths
 from kvlab.traces._csv import _by_minute
-from kvlab.workload.lengths import Column, _pages, lengths, limit, paging
+from kvlab.workload.lengths import Column, _pages, _product, lengths, limit, paging
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "traces"
 
@@ -123,3 +123,10 @@ def test_times_are_read_by_the_minute_as_they_are_written(rows: list[tuple[str, 
 def test_percentiles_are_numpys(tokens: list[int], percent: float) -> None:
     column = np.array(tokens, dtype=np.int64)
     assert Column(column).percentile(percent) == pytest.approx(float(np.percentile(column, percent)), abs=1e-6)
+
+
+@pytest.mark.parametrize("longest", [1 << 10, 1 << 30])
+def test_sums_of_products_are_exact_however_large(longest: int) -> None:
+    one, two = np.array([longest, longest, 3], dtype=np.int64), np.array([longest, longest - 1, 5], dtype=np.int64)
+    rows = [np.tile(column, 9) for column in (one, two)]
+    assert _product(*(Column(row) for row in rows)) == 9 * (longest * longest + longest * (longest - 1) + 15)

@@ -32,5 +32,5 @@ def backwards(times: NDArray[np.float64]) -> tuple[int, int]:
     """How many times lie before the one above them, and which is the first of them, from 1 (0: none is)."""
     import numpy as np
 
-    found = np.flatnonzero(np.diff(times) < 0)
+    found = np.flatnonzero(times[1:] < times[:-1])
     return len(found), int(found[0]) + 2 if len(found) else 0

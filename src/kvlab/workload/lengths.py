@@ -107,7 +107,7 @@ def paging(prompts: Column, answers: Column, ends: Column, longest: int) -> tupl
     if not used:
         return ()
     answer_tokens = answers.total(lambda tokens: tokens)
-    prompt_steps = _sum(answers.tokens * prompts.tokens)
+    prompt_steps = _product(answers, prompts)
     squares = answers.total(lambda tokens: tokens * tokens)
     reserved = {
         f"max ({longest:,} tokens)": answer_tokens * longest,
@@ -123,8 +123,11 @@ def _fits(each: Ints, count: int) -> bool:
     return int(each.max()) * int(count) < 1 << 63
 
 
-def _sum(amounts: Ints) -> int:
-    return int(amounts.sum()) if _fits(amounts, len(amounts)) else sum(amounts.tolist())
+def _product(one: Column, two: Column) -> int:
+    """The sum over requests of both counts multiplied."""
+    if int(one.values[-1]) * int(two.values[-1]) * len(one.tokens) < 1 << 63:
+        return int(one.tokens @ two.tokens)
+    return sum(map(mul, one.tokens.tolist(), two.tokens.tolist()))
 
 
 def _next_power(tokens: Ints) -> Ints:
