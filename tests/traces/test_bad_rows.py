@@ -173,7 +173,7 @@ PRETTY = '7,"{\n  ""messages"": [\n    {""role"": ""user"", ""content"": ""Rome?
 """A request whose JSON is folded over lines."""
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.sampled_from([_gateway(1, 48), PRETTY]), min_size=1, max_size=4),
     st.text('",x{}', min_size=1, max_size=12),

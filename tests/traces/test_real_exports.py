@@ -166,11 +166,14 @@ def test_aiperfs_records_say_what_is_not_in_them() -> None:
         assert "without the chat template" in told.get("tokens", "without the chat template")
 
 
-def test_summaries_are_refused_with_the_file_that_holds_the_requests() -> None:
+def test_summaries_are_refused_with_the_file_that_holds_the_requests(tmp_path: Path) -> None:
+    page = tmp_path / "guidellm.html"  # as guidellm 0.8.1 begins it
+    page.write_text('<!DOCTYPE html>\n<html lang="en">\n<head>\n  <title>GuideLLM Benchmark Report</title>\n')
     said = {
         RESULTS / "aiperf_0.13_aiperf.json": "AIPerf's summary, which holds no requests; give aiperf_0.13.jsonl",
         RESULTS / "aiperf_0.13.csv": "AIPerf's summary, which holds no requests; give aiperf_0.13.jsonl",
-        TRACES / "guidellm_0.8.1.csv": "guidellm's table, which holds no requests; give benchmarks.json",
+        TRACES / "guidellm_0.8.1.csv": "guidellm's summary, which holds no requests; give its benchmarks.json",
+        page: "guidellm's summary, which holds no requests; give its benchmarks.json",
         TRACES / "aiperf_0.13.0_inputs.json.gz": "without their times and answers; give profile_export_raw.jsonl",
     }
     for path, text in said.items():

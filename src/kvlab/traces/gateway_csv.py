@@ -38,7 +38,7 @@ def _raw(path: Path) -> Iterator[tuple[str, object]]:
             yield where, Unusable(TOO_LONG)
             continue
         cells = _cells(taken)
-        if names is not None and len(taken) > 1 and (cells is None or len(cells) != len(names)):
+        if names is not None and len(taken) > 1 and not _is_row(names, cells):
             # its quote is closed by that of another row: what follows its first line is read again
             again.extendleft(reversed(taken[1:]))
             cells = _cells(taken[:1])
@@ -80,6 +80,14 @@ def _cells(taken: list[_Line]) -> list[str] | None:
         return next(csv.reader([line.text or "" for line in taken]), [])
     except csv.Error:
         return None
+
+
+def _is_row(names: list[str], cells: list[str] | None) -> bool:
+    """Whether the cells are one for each column, with a request among them."""
+    if cells is None or len(cells) != len(names):
+        return False
+    stated = {name: cell for name, cell in zip(names, cells, strict=True) if name in _COLUMNS and cell}
+    return "prompt" in stated or any(not isinstance(_requests.parsed(cell), str) for cell in stated.values())
 
 
 def _requests_of(where: str, row: object) -> list[Logged]:

@@ -27,7 +27,7 @@ _ROW = 256
 """Bytes that a row without its texts is taken to need."""
 _JSON = re.compile(r'\s*\{.*"(guidellm_version|generative_benchmark)"', re.DOTALL)
 _YAML = re.compile(r"benchmarks:\n- \w+:")
-_TABLE = re.compile("Run Info,Run Info,")
+_SUMMARY = re.compile(r"Run Info,Run Info,|\s*<!doctype html>.{0,400}<title>GuideLLM ", re.DOTALL | re.IGNORECASE)
 _UNFINISHED = {"incomplete": "the run ended before its answer did", "errored": "it failed"}
 
 
@@ -138,8 +138,8 @@ def _report(path: Path) -> _Report:
     try:
         with opened(path) as file:
             content = file.read(_MOST + 1)
-        if _TABLE.match(content[:4096].decode("utf-8", "replace")):
-            raise BadInput(f"{path} is guidellm's table, which holds no requests; give benchmarks.json of the same run")
+        if _SUMMARY.match(content[:4096].decode("utf-8", "replace")):
+            raise BadInput(f"{path} is guidellm's summary, which holds no requests; give its benchmarks.json")
         yaml = content.lstrip()[:1] != b"{"
         if len(content) > (_MOST_YAML if yaml else _MOST):
             do = "let guidellm write it as JSON" if yaml else "write guidellm's report with fewer requests"
@@ -195,7 +195,7 @@ TEXT = TextFormat("guidellm", lambda path: iter(_rows(_report(path))), _requests
 
 
 def _recognises(head: str) -> bool:
-    return any(form.match(head) is not None for form in (_JSON, _YAML, _TABLE))
+    return any(form.match(head) is not None for form in (_JSON, _YAML, _SUMMARY))
 
 
 READER = TraceReader("guidellm's report", _recognises, _read, TEXT)
