@@ -31,6 +31,26 @@ LLAMA = {"engine": "llamacpp", "context": 1024}
             ("threads 1, chat-template-file the engine's own", "threads 2, chat-template-file own.jinja"),
         ),
         ({"engine_args": (("cache-ram", "0"),)}, {"engine_args": (("cache_ram", "0"),)}, ("f16", "f16")),
+        (
+            {"engine_args": (("cache-ram", "0"),)},
+            {"engine_args": (("cache_ram", "1"),)},
+            ("cache-ram 0", "cache-ram 1"),
+        ),
+        ({"engine_args": (("no-mmap", ""),)}, {}, ("no-mmap given", "no-mmap the engine's own")),
+        (
+            {"engine_args": (("chat-template", "{{ x }}" * 99),)},
+            {},
+            (
+                "chat-template " + "{{ x }}" * 8 + "{...",
+                "chat-template the engine's own",
+            ),
+        ),
+        (
+            {"engine_args": (("lora", "/home/someone/a.gguf"), ("lora", "/home/someone/c.gguf"))},
+            {"engine_args": (("lora", "/home/someone/b.gguf"), ("lora", "/home/someone/c.gguf"))},
+            ("lora a.gguf c.gguf", "lora b.gguf c.gguf"),
+        ),
+        ({"any_engine": True}, {}, ("f16", "f16")),
         ({}, {}, ("f16", "f16")),
     ],
 )

@@ -54,7 +54,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
         if spec.arrivals != ():
             return spec
         if self.arrivals is None:
-            raise BadInput("this data set has no times of its own: give --rate, --ramp or --concurrency")
+            raise BadInput("this data set has no times of its own: give --rate or --concurrency")
         return replace(spec, arrivals=self.arrivals)
 
 
