@@ -80,7 +80,7 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     token_hit_rate: float
     hit_tokens: int
     error: float | None = None
-    """Twice the standard error of `hit_rate`, of a sample; None: it is exact."""
+    """How far `hit_rate` of a sample may be off, with about 95 % confidence; None: it is exact."""
 
 
 class Sampled(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True):
     blocks: int
     """Different blocks of these."""
     error: float
-    """The largest error of the curve's points, as a share of all references: twice the standard error."""
+    """The largest error of the curve's points, as a share of all references."""
     definition: str
 
 

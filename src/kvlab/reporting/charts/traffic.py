@@ -109,7 +109,7 @@ def curve(reuse: Reuse) -> Drawing | None:
         layers.append(_policies(reuse, x))
     told = f" Each of {len(points):,} points is exact, lines join them."
     if reuse.sampled is not None:
-        told = f" Estimated at {len(points):,} points; the band is twice the standard error of the blocks found."
+        told = f" Estimated at {len(points):,} points; the band holds the blocks found with about 95 % confidence."
     if len(points) < len(reuse.curve):
         told += f" {len(reuse.curve):,} points were thinned to these."
     others = " Marks: blocks found by other policies." if asked else ""
