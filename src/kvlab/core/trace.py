@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from kvlab.core.columns import offsets, places
 from kvlab.core.model import Doubt
 
 if TYPE_CHECKING:
@@ -96,6 +97,30 @@ class Trace(NamedTuple):
     """Which request is the first of them, from 1; 0: none is, or several files were merged."""
     doubts: tuple[Doubt, ...] = ()
     counted: Counted = "log"
+
+
+def in_order(trace: Trace, order: Ints) -> Trace:
+    """The trace with request order[0] first, then order[1] ..., each with its blocks."""
+    import numpy as np
+
+    blocks = trace.blocks
+    if blocks is not None:
+        counts = np.diff(blocks.offsets)[order]
+        sample = blocks.sample
+        if sample is not None:
+            sample = sample._replace(counts=sample.counts[order], last_short=sample.last_short[order])
+        blocks = blocks._replace(
+            ids=blocks.ids[places(blocks.offsets[order], counts)],
+            offsets=offsets(counts),
+            last_short=blocks.last_short[order],
+            sample=sample,
+        )
+    return trace._replace(
+        inputs=trace.inputs[order],
+        outputs=None if trace.outputs is None else trace.outputs[order],
+        arrivals=None if trace.arrivals is None else trace.arrivals[order],
+        blocks=blocks,
+    )
 
 
 class Reading(NamedTuple):

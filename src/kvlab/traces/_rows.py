@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
-from kvlab.core.columns import backwards, offsets, places
+from kvlab.core.columns import backwards, offsets
 from kvlab.core.errors import BadInput
-from kvlab.core.trace import MOST_SHOWN, BadRow, Blocks, LeftOutRows, Trace, Unusable
+from kvlab.core.trace import MOST_SHOWN, BadRow, Blocks, LeftOutRows, Trace, Unusable, in_order
 from kvlab.traces._lines import lines
 
 if TYPE_CHECKING:
@@ -147,16 +147,4 @@ def by_time(trace: Trace) -> Trace:
     if trace.arrivals is None:
         return trace
     order = np.argsort(trace.arrivals, kind="stable")
-    blocks = trace.blocks
-    if blocks is not None:
-        counts = np.diff(blocks.offsets)
-        ids = blocks.ids[places(blocks.offsets[order], counts[order])]
-        blocks = blocks._replace(ids=ids, offsets=offsets(counts[order]), last_short=blocks.last_short[order])
-    return trace._replace(
-        inputs=trace.inputs[order],
-        outputs=None if trace.outputs is None else trace.outputs[order],
-        arrivals=trace.arrivals[order],
-        blocks=blocks,
-        clock_jumps=0,
-        first_jump=0,
-    )
+    return in_order(trace, order)._replace(clock_jumps=0, first_jump=0)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kvlab.core.columns import offsets, places
+from kvlab.core.columns import offsets
 from kvlab.core.errors import BadInput
-from kvlab.core.trace import COUNTED, MOST_SHOWN, Blocks, LeftOutRows, Sample, Trace
+from kvlab.core.trace import COUNTED, MOST_SHOWN, Blocks, LeftOutRows, Sample, Trace, in_order
 
 if TYPE_CHECKING:
     from kvlab.core.trace import Ints
@@ -41,7 +41,7 @@ def merged(traces: Sequence[Trace]) -> Trace:
         counted=max((trace.counted for trace in traces), key=COUNTED.index),
         doubts=tuple(dict.fromkeys(doubt for trace in traces for doubt in trace.doubts)),
     )
-    return joined if order is None else _ordered(joined, order)
+    return joined if order is None else in_order(joined, order)
 
 
 def _joined(columns: Sequence[NDArray[T] | None]) -> NDArray[T] | None:
@@ -96,22 +96,3 @@ def _added(counts: Sequence[Ints | None]) -> Ints | None:
     for count in known:
         found[: len(count)] += count
     return found
-
-
-def _ordered(trace: Trace, order: NDArray[np.int64]) -> Trace:
-    blocks = trace.blocks
-    if blocks is not None:
-        counts = np.diff(blocks.offsets)[order]
-        picked = places(blocks.offsets[order], counts)
-        sample = blocks.sample
-        if sample is not None:
-            sample = sample._replace(counts=sample.counts[order], last_short=sample.last_short[order])
-        blocks = blocks._replace(
-            ids=blocks.ids[picked], offsets=offsets(counts), last_short=blocks.last_short[order], sample=sample
-        )
-    return trace._replace(
-        inputs=trace.inputs[order],
-        outputs=None if trace.outputs is None else trace.outputs[order],
-        arrivals=None if trace.arrivals is None else trace.arrivals[order],
-        blocks=blocks,
-    )
