@@ -58,12 +58,13 @@ def strata(numbered: Blocks, names: Ints) -> Strata:
     if occurring is None:
         each, weight = np.array([1 / sample.rate]), np.full(len(times), 1 / sample.rate)
     else:
-        of_trace = np.searchsorted(edges, np.arange(len(occurring)))
-        each = np.bincount(of_trace, weights=occurring) / cells.sum(axis=0)
+        values = np.flatnonzero(occurring)
+        of_trace = np.searchsorted(edges, values)
+        each = np.bincount(of_trace, weights=occurring[values]) / cells.sum(axis=0)
         weight = np.zeros(len(times))
         for kind in range(kinds):
-            held = stratum == kind
-            weight[held] = each[kind] * _tilt(times[held], np.where(of_trace == kind, occurring, 0))
+            held, alike = stratum == kind, values[of_trace == kind]
+            weight[held] = each[kind] * _tilt(times[held], alike, occurring[alike])
     of = numbered.ids
     known = None if occurring is None else int(occurring.sum())
     return Strata(stratum[of], group[of], weight[of], cells, each, known)
@@ -83,9 +84,10 @@ def _edges(blocks: Ints) -> Ints:
     return np.array(edges, dtype=np.int64)
 
 
-def _tilt(times: Ints, occurring: Ints) -> Floats:
+def _tilt(times: Ints, values: Ints, blocks: Ints) -> Floats:
     """What to weigh blocks of a stratum with, 1 on average, so that they are referred to as often as those of all.
 
+    times[i]: references to a block of the sample; of all, blocks[j] are referred to values[j] times.
     References above the most of any block in the sample do not count: one block of very many would tilt all others.
     """
     most = int(times.max())
@@ -93,7 +95,7 @@ def _tilt(times: Ints, occurring: Ints) -> Floats:
     spread = float((seen * seen).mean())
     if not spread:
         return np.ones(len(times))
-    of_all = occurring @ np.minimum(np.arange(len(occurring)), most) / occurring.sum()
+    of_all = float(blocks @ np.minimum(values, most) / blocks.sum())
     tilt = np.maximum(0.0, 1 + (of_all - times.mean()) * seen / spread)
     found: Floats = tilt / tilt.mean()
     return found
