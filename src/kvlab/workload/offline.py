@@ -4,7 +4,7 @@ Give every use of a block a position, a request's first block the last of its ow
 position p lies, when a request begins at position T, below all blocks whose last use falls between the two: T - p,
 less the uses among them that are followed by another one before T. So what is counted is uses before T whose own
 predecessor lies at p or above: dominance in the plane, answered for all questions at once by a wavelet matrix
-(Information Systems 47, 2015, p. 15), one bit of the rank after another.
+(G. Navarro and others, Information Systems 47, 2015, pp. 15-32), one bit of the rank after another.
 
 A request that repeats a prefix uses it at adjacent positions that were adjacent before: such a run is one point with a
 weight, and one question. No question's position can lie within a run that has moved, as it is still in use.
