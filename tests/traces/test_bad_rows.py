@@ -199,3 +199,16 @@ def test_a_quote_in_a_table_of_numbers_takes_no_other_row_with_it(tmp_path: Path
     quoted = [",".join(f'"{cell}"' for cell in row.split(",")) for row in (form.head, *rows[2:])]
     (tmp_path / "b").write_text("\n".join(quoted))
     assert traces.read(tmp_path / "b").inputs.tolist() == [48, 48]
+
+
+def test_a_clock_that_jumps_ahead_is_told(tmp_path: Path) -> None:
+    steady = [_openai(at, 48) for at in range(12)]
+    assert not [
+        one for one in kvlab.traffic(written(tmp_path / "a", FORMATS["openai"], steady)).doubts if one.key == "time"
+    ]
+    ahead = [*steady, *(_openai(at + 10_000_000, 48) for at in range(3))]
+    found = kvlab.traffic(written(tmp_path / "b", FORMATS["openai"], ahead))
+    told = [one.text for one in found.doubts if one.key == "time"]
+    assert [text.partition(",")[0] for text in told] == [
+        "100 % of the time that the trace spans is one gap between two requests"
+    ]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from msgspec.structs import replace
 
 from kvlab.core.breaker import Breakers
 from kvlab.core.errors import BadInput
 from kvlab.core.model import Doubt
+from kvlab.core.performance import share
 from kvlab.core.trace import Trace
 from kvlab.core.traffic import LengthCurves, Reuse, Sampled, Traffic
 from kvlab.workload.beside import beside, whole_blocks
@@ -20,6 +22,8 @@ from kvlab.workload.under_load import under_load
 
 _WIDE = 0.01
 """Error of a sampled hit rate above which the reader is told."""
+_NEARLY_ALL, _MANY = 0.9, 10
+"""Share of the time that one gap takes, and requests, from which the reader is told."""
 _MOST_SHARE = 50
 """Per cent of the blocks from which a sample is no gain."""
 
@@ -47,7 +51,7 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions, broken: Breake
         points = (*capacities, *(2 * at for at in capacities[:1]))  # a move asks what a pool twice as large hits
         found = reuse(trace.blocks, window, points, asked.bytes_per_token)
         pool = capacities[0] if capacities else None
-        found = replace(found, **beside(trace.blocks, capacities, asked))
+        found = replace(found, asked_blocks=capacities, **beside(trace.blocks, capacities, asked))
     span = None if trace.arrivals is None else float(trace.arrivals.max() - trace.arrivals.min())
     recommended, of_prompts = limit(total, asked.percentile), lengths(prompts)
     if asked.context is not None and asked.context < int(total.values[-1]):
@@ -73,7 +77,7 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions, broken: Breake
         breakers=broken,
         left_out=trace.left_out,
         counted=trace.counted,
-        doubts=tuple(_doubts(trace, found)),
+        doubts=tuple(_doubts(trace, found, simulated=bool(asked.pools))),
         length_curves=LengthCurves(
             input_tokens=curve(prompts),
             output_tokens=None if answers is None else curve(answers),
@@ -115,8 +119,20 @@ def _enough(of: Sampled) -> str:
     return f", about {share:.2g}% for one point" if share < _MOST_SHARE else ""
 
 
-def _doubts(trace: Trace, reuse: Reuse | None) -> list[Doubt]:
+def _gap(trace: Trace) -> float | None:
+    """The longest time between two requests as a share of the whole; None where it is not nearly all of many."""
+    if trace.arrivals is None or len(trace.arrivals) < _MANY:
+        return None
+    times = np.sort(trace.arrivals) if trace.clock_jumps else trace.arrivals
+    gap, span = float(np.diff(times).max()), float(times[-1] - times[0])
+    return gap / span if span and gap > _NEARLY_ALL * span else None
+
+
+def _doubts(trace: Trace, reuse: Reuse | None, *, simulated: bool) -> list[Doubt]:
     found = list(trace.doubts)
+    if simulated and trace.blocks is None:
+        text = "which prompts begin alike is not known, so simulated pools share nothing: real ones may wait less"
+        found.append(Doubt("pools", text))
     if reuse is not None and reuse.sampled is not None and reuse.sampled.error > _WIDE:
         of = reuse.sampled
         text = (
@@ -128,6 +144,9 @@ def _doubts(trace: Trace, reuse: Reuse | None) -> list[Doubt]:
         which = f" (the first: request {trace.first_jump:,} of those used)" if trace.first_jump else ""
         text = f"{trace.clock_jumps:,} rows lie before the row above them in time{which}; the cache sees requests in"
         found.append(Doubt("time", f"{text} the order of the file"))
+    if (gap := _gap(trace)) is not None:
+        text = f"{share(gap)} of the time that the trace spans is one gap between two requests, as when a clock jumps"
+        found.append(Doubt("time", f"{text}; requests a second counts it in"))
     if trace.left_out.count:
         kept = len(trace.inputs)
         first = trace.left_out.first[0]
