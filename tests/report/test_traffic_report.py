@@ -198,7 +198,7 @@ def _point(first: CurvePoint, at: int) -> CurvePoint:
 def test_points_that_say_nothing_new_are_left_out_of_the_table(text: str) -> None:
     value = conversation()
     assert value.reuse
-    kept = traffic_words.changing(value.reuse.curve)
+    kept = traffic_words.changing(value.reuse)
     assert (kept[0], kept[-1]) == (value.reuse.curve[0], value.reuse.curve[-1])
     # From 1 block to some hundred the curve lies at 4.2 %: two rows are enough.
     flat = [point for point in kept if point.hit_blocks == 12_030]

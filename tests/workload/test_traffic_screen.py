@@ -10,9 +10,16 @@ import pytest
 from rich.console import Console
 
 import kvlab
+from kvlab.core.traffic import Traffic
 from kvlab.reporting.terminal_traffic import traffic
 
 TRACE = Path(__file__).parents[1] / "golden" / "traces" / "mooncake_conversation_trace.jsonl.gz"
+
+
+def lines_of(found: Traffic, width: int = 400) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=width).print(traffic(found), highlight=False)
+    return out.getvalue().splitlines()
 
 
 def test_the_limit_is_told_with_what_it_cuts_and_is_no_order() -> None:
@@ -70,3 +77,46 @@ def test_the_schemes_of_reserving_are_explained_under_their_table() -> None:
     Console(file=out, width=400).print(traffic(kvlab.traffic(TRACE)), highlight=False)
     (line,) = (line for line in out.getvalue().splitlines() if line.startswith("waste: "))
     assert all(f"{word}: " in line for word in ("max", "pow2", "oracle", "pages"))
+
+
+@pytest.mark.parametrize("blocks", [67, 5_000])
+def test_a_cache_that_was_asked_for_has_its_row_wherever_the_curve_is_flat(blocks: int) -> None:
+    lines = lines_of(kvlab.traffic(TRACE, capacities=(blocks,)))
+    assert [line.split()[:2] for line in lines].count([f"{512 * blocks:,}", f"{blocks:,}"]) == 1
+
+
+def test_columns_without_a_word_are_left_out() -> None:
+    tiers = {"tiers": ("gpu:67", "cpu:900")}
+    bare = lines_of(kvlab.traffic(TRACE, **tiers))  # type: ignore[arg-type]
+    assert any(line.split() == ["tier", "blocks", "blocks", "hit"] for line in bare)
+    assert not any("bytes" in line.split() for line in bare)
+    told = lines_of(kvlab.traffic(TRACE, bytes_per_token=147_456, prefill_tokens_per_second=8_000.0, **tiers))  # type: ignore[arg-type]
+    assert any(line.split()[:3] == ["tier", "blocks", "bytes"] and "TTFT saved" in line for line in told)
+    assert any(line.startswith("cache, tokens") and "bytes" in line for line in told)
+
+
+def test_lengths_alone_leave_reuse_open_and_simulated_pools_in_doubt(tmp_path: Path) -> None:
+    path = tmp_path / "lengths.csv"
+    path.write_text(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.68,374,44\n2023-11-16 18:15:50.99,396,109\n"
+    )
+    speed = {"pools": (900,), "prefill_tokens_per_second": 8_000.0, "decode_step_ms": 30.0}
+    lines = lines_of(kvlab.traffic(path, **speed))  # type: ignore[arg-type]
+    assert lines[lines.index("Prefix reuse") + 1].startswith("not known: lengths alone")
+    assert "pools of blocks of 16 tokens" in lines
+    assert any(line.startswith("- pools: which prompts begin alike is not known") for line in lines)
+    assert not any(line.startswith("- pools:") for line in lines_of(kvlab.traffic(path)))
+
+
+def test_the_codes_that_have_a_page_are_named() -> None:
+    (line,) = (line for line in lines_of(kvlab.traffic(TRACE)) if line.startswith("kvlab explain CODE"))
+    assert line.partition(": ")[2] == "context_limit, prefix_caching, offload_tier"
+
+
+def test_times_of_an_hour_fit_a_narrow_screen() -> None:
+    speed = {"prefill_tokens_per_second": 8_000.0, "decode_step_ms": 30.0, "bytes_per_token": 147_456}
+    found = kvlab.traffic(TRACE, pools=(67,), engine="sglang", **speed)  # type: ignore[arg-type]
+    lines = lines_of(found, width=80)
+    assert any(line.startswith("blocks") and line.rstrip().endswith("at once") for line in lines)
+    assert any(line.split()[:5] == ["67", "13", "h", "45", "min"] for line in lines)  # 825 min 16 s
+    assert "pools of blocks of 512 tokens: 67 are 4.71 GiB" in lines

@@ -162,6 +162,8 @@ class Reuse(msgspec.Struct, frozen=True, kw_only=True):
     policies: tuple[PolicyPoint, ...] = ()
     tiers: Tiers | None = None
     replicas: Replicas | None = None
+    asked_blocks: tuple[int, ...] = ()
+    """Sizes of caches that were asked for; they are on the curve."""
 
 
 class PoolLoad(msgspec.Struct, frozen=True, kw_only=True):

@@ -65,8 +65,10 @@ def size(amount: float) -> str:
 
 
 def seconds(amount: float) -> str:
-    """Seconds as "12.3 ms", "1.24 s" or "3 min 20 s"."""
+    """Seconds as "12.3 ms", "1.24 s", "3 min 20 s" or "13 h 45 min"."""
+    whole = round(amount)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
     if amount >= 60:
-        whole = round(amount)
         return f"{whole // 60} min {whole % 60} s"
     return f"{amount:.2f} s" if amount >= 1 else f"{amount * 1000:.1f} ms"

@@ -157,6 +157,15 @@ def table(*columns: Column) -> Sheet:
     return Sheet(*columns)
 
 
+def filled(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Sheet:
+    """A table without the columns in which no row says anything. The cells must already be plain."""
+    kept = [at for at in range(len(columns)) if not rows or any(row[at] for row in rows)]
+    grid = Sheet(*(columns[at] for at in kept))
+    for row in rows:
+        grid.add_row(*(Text(row[at]) for at in kept))
+    return grid
+
+
 def facts(rows: Iterable[tuple[str, str]]) -> Sheet:
     """Names and values in two columns. The values must already be plain."""
     grid = Sheet(left(""), left(""), headed=False)

@@ -7,12 +7,12 @@ from rich.text import Text
 
 from kvlab.core.breaker import Breakers
 from kvlab.core.traffic import CurvePoint, PolicyPoint, Replicas, Reuse, Tiers, Traffic, UnderLoad
-from kvlab.core.units import seconds
+from kvlab.core.units import listed, seconds, size
 from kvlab.reporting import traffic_words, words
-from kvlab.reporting.terminal_parts import bullets, heading, left, note, right, table, verdict_line
+from kvlab.reporting.terminal_parts import bullets, filled, heading, left, note, right, table, verdict_line
 
 _ROWS = 12
-"""Points of the curve that are shown; all of them are in the JSON."""
+"""Points of the curve that are shown beside those asked for; all of them are in the JSON."""
 
 
 def traffic(value: Traffic) -> RenderableType:
@@ -24,7 +24,9 @@ def traffic(value: Traffic) -> RenderableType:
         heading(f"Tokens a request ({traffic_words.COUNTED[value.counted]})"),
         _lengths(value),
     ]
-    if value.reuse is not None:
+    if value.reuse is None:
+        parts += [heading("Prefix reuse"), Text(traffic_words.no_reuse(value))]
+    else:
         reused = how if value.reuse.sampled is None else "estimated"
         parts += [heading(f"Prefix reuse ({reused})"), *_reuse(value.reuse)]
     if value.breakers is not None:
@@ -34,6 +36,8 @@ def traffic(value: Traffic) -> RenderableType:
     if value.paging:
         parts += [heading(f"Memory reserved and not used ({how})"), _paging(value)]
     parts += [heading("Moves"), bullets(f"{move.do}: {move.gain} ({move.because})" for move in value.moves)]
+    if named := traffic_words.codes(value):
+        parts.append(note(f"kvlab explain CODE prints the page of one: {', '.join(named)}"))
     if value.doubts:
         parts += [heading("Doubts"), bullets(f"{doubt.key}: {words.plain(doubt.text)}" for doubt in value.doubts)]
     return Group(*parts)
@@ -67,20 +71,19 @@ def _reuse(value: Reuse) -> list[RenderableType]:
         f"an endless cache hits {words.share(ideal.token_weighted)} of the tokens and"
         f" {words.share(ideal.block_weighted)} of the {value.blocks:,} blocks of {value.block_size} tokens"
     )
-    error = () if value.sampled is None else (right("+/-"),)
-    names = ("cache, tokens", "blocks", "bytes", "tokens hit", "blocks hit")
-    grid = table(*(right(name) for name in names), *error)
-    for point in _shown(value.curve):
-        size = "" if point.capacity_bytes is None else words.amount(point.capacity_bytes, "bytes")
-        grid.add_row(
-            Text(f"{point.capacity_tokens:,}"),
-            Text(f"{point.capacity_blocks:,}"),
-            Text(size),
-            Text(words.share(point.token_hit_rate)),
-            Text(words.share(point.hit_rate)),
-            *(() if point.error is None else (Text(words.share(point.error)),)),
+    columns = [right(name) for name in ("cache, tokens", "blocks", "bytes", "tokens hit", "blocks hit", "+/-")]
+    rows = [
+        (
+            f"{point.capacity_tokens:,}",
+            f"{point.capacity_blocks:,}",
+            "" if point.capacity_bytes is None else size(point.capacity_bytes),
+            words.share(point.token_hit_rate),
+            words.share(point.hit_rate),
+            "" if point.error is None else words.share(point.error),
         )
-    parts: list[RenderableType] = [said, grid, note(f"LRU: {value.definition}")]
+        for point in _shown(value)
+    ]
+    parts: list[RenderableType] = [said, filled(columns, rows), note(f"LRU: {value.definition}")]
     if value.sampled is not None:
         of = value.sampled
         seen = f"estimated from {of.references:,} references to {of.blocks:,} blocks, {100 * of.rate:g} % of all"
@@ -95,8 +98,8 @@ def _reuse(value: Reuse) -> list[RenderableType]:
 
 
 def _policies(points: tuple[PolicyPoint, ...]) -> RenderableType:
-    names = list(dict.fromkeys(point.policy for point in points))
-    grid = table(right("blocks"), *(right(name) for name in names))
+    names = traffic_words.policy_names(points)
+    grid = table(right("blocks"), *(right(traffic_words.policy(name)) for name in names))
     for at in dict.fromkeys(point.capacity_blocks for point in points):
         rates = {point.policy: words.share(point.hit_rate) for point in points if point.capacity_blocks == at}
         grid.add_row(Text(f"{at:,}"), *(Text(rates[name]) for name in names))
@@ -104,12 +107,18 @@ def _policies(points: tuple[PolicyPoint, ...]) -> RenderableType:
 
 
 def _tiers(value: Tiers) -> list[RenderableType]:
-    grid = table(left("tier"), right("blocks"), right("bytes"), right("blocks hit"), right("TTFT saved a request"))
-    for one in value.tiers:
-        size = "" if one.capacity_bytes is None else words.amount(one.capacity_bytes, "bytes")
-        saved = "" if one.ttft_saved_seconds is None else traffic_words.saved(one.ttft_saved_seconds)
-        row = (one.name, f"{one.capacity_blocks:,}", size, words.share(one.hit_rate), saved)
-        grid.add_row(*(Text(words.plain(cell)) for cell in row))
+    names = ("blocks", "bytes", "blocks hit", "TTFT saved a request")
+    rows = [
+        (
+            words.plain(one.name),
+            f"{one.capacity_blocks:,}",
+            "" if one.capacity_bytes is None else size(one.capacity_bytes),
+            words.share(one.hit_rate),
+            "" if one.ttft_saved_seconds is None else traffic_words.saved(one.ttft_saved_seconds),
+        )
+        for one in value.tiers
+    ]
+    grid = filled([left("tier"), *(right(name) for name in names)], rows)
     total = f"together they hit {words.share(value.hit_rate)} of the blocks"
     if value.ttft_saved_seconds is not None:
         total += f" and save {traffic_words.saved(value.ttft_saved_seconds)} a request"
@@ -126,7 +135,7 @@ def _replicas(value: Replicas) -> list[RenderableType]:
 
 def _load(value: UnderLoad) -> list[RenderableType]:
     """Pools of several sizes: what requests wait for."""
-    names = ("pool, blocks", "waited p99", "TTFT p50", "TTFT p99", value.preemption_word, "hit tokens", "at once")
+    names = ("blocks", "waited p99", "TTFT p50", "TTFT p99", value.preemption_word, "hit tokens", "at once")
     grid = table(*(right(name) for name in names))
     for one in value.pools:
         times = (seconds(time / 1000) for time in (one.waited.p99, one.ttft.p50, one.ttft.p99))
@@ -137,7 +146,9 @@ def _load(value: UnderLoad) -> list[RenderableType]:
         for one in value.pools
         if one.too_large
     ]
-    return [grid, *left_out, note(value.definition)]
+    sizes = [f"{one.pool_blocks:,} are {size(one.pool_bytes)}" for one in value.pools if one.pool_bytes is not None]
+    said = f"pools of blocks of {words.counted(value.block_size, 'token')}"
+    return [Text(f"{said}: {listed(sizes)}" if sizes else said), grid, *left_out, note(value.definition)]
 
 
 def _breakers(value: Breakers) -> list[RenderableType]:
@@ -159,9 +170,16 @@ def _breakers(value: Breakers) -> list[RenderableType]:
     return [said, grid, bullets(fixes)]
 
 
-def _shown(curve: tuple[CurvePoint, ...]) -> list[CurvePoint]:
+def _shown(value: Reuse) -> list[CurvePoint]:
+    """A few points, evenly, of those between which the curve changes, and each size that was asked for."""
+    curve = traffic_words.changing(value)
     step = max(1, -(-len(curve) // _ROWS))
-    return [point for at, point in enumerate(curve) if (len(curve) - 1 - at) % step == 0]
+    last = len(curve) - 1
+    return [
+        point
+        for at, point in enumerate(curve)
+        if (last - at) % step == 0 or point.capacity_blocks in value.asked_blocks
+    ]
 
 
 def _paging(value: Traffic) -> RenderableType:

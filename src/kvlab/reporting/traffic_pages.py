@@ -14,6 +14,30 @@ Generated from src/kvlab/traces, breakers and workload/moves by `python scripts/
 The format of a file is told from its content; `--format NAME` sets it. Text is tokenised on this machine
 (`--tokenizer`), and what is kept of it are lengths and hashes whose key is drawn anew for each run.
 """
+_START = """A row of a log of requests is the body as it was sent (`messages`, `prompt`, or token ids), alone or under
+`request` or `body`; beside it may stand `timestamp`, and `response` or `usage`, which says how long the answer was.
+Gateways' own names for these are known too.
+
+## A first look
+
+What the prompts share, what breaks their prefixes, and the log without it:
+
+```console
+$ kvlab traffic requests.jsonl --tokenizer Qwen/Qwen3-8B --fix fixed.jsonl
+```
+
+On one GPU: `kvlab plan` says how large its pool is (4.78 GiB for Qwen3-8B in bfloat16 on 24 GB, in the README).
+`--capacity` puts a cache of that size on the curve and lets the moves take it for the GPU's; `--pool` simulates it:
+
+```console
+$ kvlab traffic requests.jsonl --tokenizer Qwen/Qwen3-8B --model Qwen/Qwen3-8B --capacity 4.78GiB \\
+    --pool 4.78GiB,9.56GiB --engine sglang --max-num-batched-tokens 2048 --prefill-speed 8000 --decode-step 30 \\
+    --report report
+$ kvlab explain timestamp
+```
+
+Sizes in bytes need `--model`; without one they are blocks, of the trace's size or of `--block-size` tokens.
+"""
 _SCALE = """## Large traces
 
 `--sample 1%` estimates reuse from a share of the blocks, chosen by a hash of their ids (SHARDS): all references of a
@@ -34,9 +58,10 @@ looked for on Ray.
 _PAGING = """## What reserving memory would waste
 
 The share of the reserved tokens that are not used, over all decode steps: a request holds its place for as many steps
-as its answer has tokens, and at step k it uses its prompt and k tokens. `max` reserves the longest request for each,
-`pow2` the prompt and the next power of two of the answer, `oracle` the length that it will have in the end (the three
-schemes of Kwon et al., SOSP 2023, section 3.1), and pages are reserved whole, as the request grows.
+as its answer has tokens, and at step k it uses its prompt and k tokens. `max` reserves for each what holds the longest
+request (the next power of two, or `--context`), `pow2` the prompt and the next power of two of the answer, `oracle` the
+length that it will have in the end (the three schemes of Kwon et al., SOSP 2023, section 3.1), and pages are reserved
+whole, as the request grows.
 """
 _REPORT = """## The report
 
@@ -55,7 +80,11 @@ _POOLS = """## Pools under load
 would, step by step, and says how long requests wait, when their first token comes (percentiles), how often blocks are
 taken from a request that runs, and how many tokens are computed again for it. `--engine` names the scheduler. Compare
 two with the same `--max-num-seqs` and `--max-num-batched-tokens` (SGLang: `--max-running-requests` and
-`--chunked-prefill-size`): their defaults differ. A step takes the same time however many requests it serves.
+`--chunked-prefill-size`): their defaults differ, and an engine's own depend on the GPU. On one of 24 GB vLLM's server
+runs up to 256 requests, and SGLang computes 2,048 tokens a step (4,096 since 0.5.20).
+
+The speeds are those of one request alone, as `kvlab bench URL --concurrency 1` measures them: the tokens of a long
+prompt over its TTFT, and TPOT. A step takes the same time however many requests it serves.
 """
 _BREAKERS = """## What breaks a prefix
 
@@ -75,7 +104,9 @@ def document() -> str:
     pools = [_scheduler(engine) for engine in schedulers.known()]
     causes = [_section(breakers.page(code)) for code in breakers.causes()]
     advice = [_section(moves.page(code)) for code in moves.known()]
-    return "\n".join((_HEAD, table, _PAGING, _POOLS, *pools, _SCALE, _REPORT, _BREAKERS, *causes, _MOVES, *advice))
+    return "\n".join(
+        (_HEAD, table, _START, _PAGING, _POOLS, *pools, _SCALE, _REPORT, _BREAKERS, *causes, _MOVES, *advice)
+    )
 
 
 def _section(page: Page) -> str:

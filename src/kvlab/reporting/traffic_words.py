@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Final
 from kvlab.core.errors import shortened
 from kvlab.core.model import Kind
 from kvlab.core.trace import Counted
-from kvlab.core.traffic import ContextLimit, CurvePoint, Lengths, PolicyPoint, Traffic, UnderLoad
+from kvlab.core.traffic import ContextLimit, CurvePoint, Lengths, PolicyPoint, Reuse, Traffic, UnderLoad
 from kvlab.core.units import seconds
 from kvlab.reporting import words
-from kvlab.workload.moves._seen import capacity, knee
+from kvlab.workload.moves import capacity, knee
 
 if TYPE_CHECKING:
     from kvlab.reporting.sections import Tile
 
 SCHEMES: Final = (
-    "waste: what is reserved and not used, over all decode steps; max: the longest request for each; pow2: the prompt"
-    " and the next power of two of the answer; oracle: the length it will have; pages: whole pages as it grows"
+    "waste: what is reserved and not used, over all decode steps; max: for each what holds the longest request, the"
+    " next power of two or --context; pow2: the prompt and the next power of two of the answer; oracle: the length it"
+    " will have; pages: whole pages as it grows"
 )
 COUNTED: Final[dict[Counted, str]] = {
     "log": "read",
@@ -66,6 +67,18 @@ def about(value: Traffic) -> str:
     return text
 
 
+def no_reuse(value: Traffic) -> str:
+    """Why nothing is said of reuse."""
+    told = any(doubt.key == "reuse" for doubt in value.doubts)
+    return f"not known: lengths alone do not tell what prompts share{'; the doubts say what would' if told else ''}"
+
+
+def codes(value: Traffic) -> list[str]:
+    """The codes of moves and of what breaks prefixes, each once; `kvlab explain` has a page of each."""
+    broken = () if value.breakers is None else value.breakers.found
+    return list(dict.fromkeys([*(move.code for move in value.moves), *(one.code for one in broken)]))
+
+
 def short(text: str) -> str:
     """A name that came with the log, cut where nobody reads on."""
     return words.plain(shortened(text, _LONGEST))
@@ -111,10 +124,15 @@ def beside(points: tuple[PolicyPoint, ...], cells: list[str]) -> list[tuple[str,
     return list(zip(policy_names(points), cells, strict=True))
 
 
-def changing(curve: tuple[CurvePoint, ...]) -> list[CurvePoint]:
-    """The points without those that lie between two with the same shares."""
+def changing(reuse: Reuse) -> list[CurvePoint]:
+    """The curve without points that lie between two with the same shares, unless their size was asked for."""
+    curve = reuse.curve
     shown = [None, *((words.share(point.token_hit_rate), words.share(point.hit_rate)) for point in curve), None]
-    return [point for at, point in enumerate(curve) if not shown[at] == shown[at + 1] == shown[at + 2]]
+    return [
+        point
+        for at, point in enumerate(curve)
+        if point.capacity_blocks in reuse.asked_blocks or not shown[at] == shown[at + 1] == shown[at + 2]
+    ]
 
 
 def _hits(point: PolicyPoint | None) -> str:

@@ -9,9 +9,9 @@ from kvlab import variants
 from kvlab.core.errors import BadInput, nearest
 from kvlab.core.rule import Page
 from kvlab.core.traffic import TrafficMove
-from kvlab.workload.moves._seen import Move, Seen
+from kvlab.workload.moves._seen import Move, Seen, capacity, knee
 
-__all__ = ["Seen", "known", "moves", "page"]
+__all__ = ["Seen", "capacity", "knee", "known", "moves", "page"]
 
 
 @cache
