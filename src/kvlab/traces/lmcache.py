@@ -1,8 +1,9 @@
 """LMCache's log of lookups (lookup_hashes_*.jsonl): the hashes of a prompt's whole chunks, and its length.
 
 https://github.com/LMCache/LMCache, lmcache/v1/mp_observability/subscribers/logging/lookup_hash.py: what `lmcache server
---lookup-hash-log-dir DIR` writes (0.4.4 to 0.5.6). A hash stands for its chunk and all before it. A prompt below one
-chunk is not logged; a request that is looked up again, as after a preemption, is, with what it had generated.
+--lookup-hash-log-dir DIR` writes, the same from 0.4.4, where it came, to 0.5.6. A hash stands for its chunk and all
+before it. A prompt below one chunk is not logged; a request that is looked up again, as after a preemption, is, with
+what it had generated. Cache salts are not in it: what two tenants must not share counts as shared.
 """
 
 from __future__ import annotations
