@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -30,7 +31,7 @@ class HashedRow(msgspec.Struct):
 
 def hashed(path: Path, form: str, rows: Rows, found: Iterable[tuple[str, HashedRow]]) -> Trace:
     """The trace of what is found, as (where, row). Raises BadInput where no block size agrees with it."""
-    ids: list[int] = []
+    ids = array("q")
     counts: list[int] = []
     seconds = 1e-3
     for where, row in found:
@@ -39,7 +40,7 @@ def hashed(path: Path, form: str, rows: Rows, found: Iterable[tuple[str, HashedR
         else:
             seconds = 1.0 if row.chat_id is not None else seconds
             rows.add(row.timestamp, row.input_length, row.output_length)
-            ids += row.hash_ids
+            ids.extend(row.hash_ids)
             counts.append(len(row.hash_ids))
             if len(ids) > MOST_BLOCKS:
                 raise BadInput(f"{path} names more than {MOST_BLOCKS:,} blocks by {where}; give a part of it")

@@ -125,7 +125,7 @@ def filled_lines(path: Path) -> Iterator[tuple[str, bytes | Unusable]]:
             yield where, line
 
 
-def blocks_of(ids: Sequence[int] | Ids, counts: Sequence[int] | Ints, size: int, inputs: Ints) -> Blocks:
+def blocks_of(ids: Sequence[int] | array[int] | Ids, counts: Sequence[int] | Ints, size: int, inputs: Ints) -> Blocks:
     """Blocks as columns."""
     import numpy as np
 
