@@ -96,7 +96,7 @@ def report(record: Given, folder: Given | None = None) -> Path:
         refuse_unfinished(path)
     source = path / RECORD if path.is_dir() else path
     target = Path(folder) if folder is not None else source.parent
-    what = "record of a lab"
+    what = "record of a lab or document of kvlab traffic"
     content = store.read_bytes(source, what, piped=True)
     if store.schema_in(content) == _TRAFFIC:
         from kvlab.reporting.traffic_page import write_traffic

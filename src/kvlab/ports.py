@@ -10,14 +10,16 @@ from kvlab.core.errors import EngineFailed
 
 _BELOW_EPHEMERAL = range(20_000, 32_768)
 """No system gives these to outgoing connections by itself (Linux begins at 32768, others at 49152)."""
+_TRIES = 100
 
 
 def free_port() -> int:
     """A loopback port that nobody uses at this moment.
 
-    An engine binds it seconds or minutes later: until then no outgoing connection of anybody must be given it.
+    An engine binds it seconds or minutes later: until then no outgoing connection of anybody must be given it. Raises
+    EngineFailed when none is free.
     """
-    for port in (*random.sample(_BELOW_EPHEMERAL, k=100), 0):
+    for port in (*random.sample(_BELOW_EPHEMERAL, k=_TRIES), 0):  # 0: any that the system has
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return int(probe.getsockname()[1])

@@ -30,7 +30,7 @@ def rightsize(files: Sequence[object], form: str | None, asked: Questions) -> Tr
         return analyse(found, names, asked)
     if found.counted == "log":
         if asked.fix is not None:
-            raise BadInput("--fix rewrites the text of a log: give a log of requests with --tokenizer")
+            raise BadInput("--fix rewrites the text of a log: give one, and --tokenizer or --estimate-tokens")
         return analyse(found, names, asked)
     from kvlab.breakers._report import breakers
 

@@ -102,7 +102,9 @@ def test_a_slot_of_another_kind_is_a_value(tmp_path: Path) -> None:
 def test_logs_without_text_have_no_breakers(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", [{"prompt_token_ids": [*range(40)]}])
     assert kvlab.traffic(path).breakers is None
-    with pytest.raises(BadInput, match="--fix rewrites the text"):
+    with pytest.raises(
+        BadInput, match="--fix rewrites the text of a log: give one, and --tokenizer or --estimate-tokens"
+    ):
         kvlab.traffic(path, fix=str(tmp_path / "b.jsonl"))
 
 

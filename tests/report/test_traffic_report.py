@@ -228,5 +228,8 @@ def test_a_report_that_cannot_be_is_refused_before_the_work(tmp_path: Path) -> N
     (tmp_path / "b.json").write_text('{"schema": "kvlab/traffic@2"}')
     with pytest.raises(BadInput, match="written by a newer kvlab"):
         kvlab.report(tmp_path / "b.json")
+    (tmp_path / "log.jsonl").write_text('{"messages": []}')
+    with pytest.raises(BadInput, match="is not a record of a lab or document of kvlab traffic"):
+        kvlab.report(tmp_path / "log.jsonl")
     assert not (tmp_path / "report.html").exists()
     assert ATTACK not in (tmp_path / "taken").read_text()

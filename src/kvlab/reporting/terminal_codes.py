@@ -6,6 +6,7 @@ from itertools import groupby
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
+from rich.table import Column, Table
 from rich.text import Text
 
 from kvlab.codes import Found
@@ -60,6 +61,8 @@ def code_list(value: RuleList) -> RenderableType:
     width = max(len(one.code) for one in every)
     parts: list[RenderableType] = []
     for kind, group in groupby(every, key=lambda one: one.kind):
-        parts.append(heading(_NAMED_BY[kind].format(engines=_ANYONE)))
-        parts += (Text.assemble((f"{one.code:<{width}}", "bold"), f"  {one.title}") for one in group)
+        grid = Table.grid(Column(width=width, style="bold"), Column(overflow="fold"), padding=(0, 2, 0, 0))
+        for one in group:
+            grid.add_row(Text(one.code), Text(one.title))
+        parts += (heading(_NAMED_BY[kind].format(engines=_ANYONE)), grid)
     return Group(*parts, note(f"{len(every)} codes; kvlab explain CODE prints the page of one"))

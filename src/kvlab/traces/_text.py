@@ -231,8 +231,8 @@ def _doubts(parts: list[Part], times: object, outputs: object) -> Iterator[Doubt
     if textless := sum(part.textless for part in parts):
         yield Doubt("reuse", f"of {textless:,} requests the prompt is not in the file, so reuse is not known")
     if uncounted := sum(part.uncounted for part in parts) - textless:
-        text = f"of {uncounted:,} requests only the log's own count is known, so reuse is not; give --tokenizer"
-        yield Doubt("reuse", text)
+        text = f"of {uncounted:,} requests only the log's own count is known, so reuse is not"
+        yield Doubt("reuse", f"{text}; give --tokenizer, or --estimate-tokens")
     if (odd := sum(part.disagree for part in parts)) and not estimated:
         text = f"of {odd:,} of {requests:,} requests the log states another number of prompt tokens than the tokenizer"
         yield Doubt("tokens", f"{text} counts: another model, or another chat template, served them")
