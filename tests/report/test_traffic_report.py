@@ -160,7 +160,7 @@ def test_a_bare_trace_of_lengths_says_what_it_lacks(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("num_prefill_tokens,num_decode_tokens\n" + "5,5\n" * 9)
     page = Page(traffic_page.page(kvlab.traffic(tmp_path / "a.csv")))
     assert sections(page) == ["verdict", "lengths", "waste"]
-    assert "not seen: the trace holds lengths and no block ids, so reuse is unknown" in page.texts["dd"]
+    assert "not known: lengths alone do not tell what prompts share" in page.texts["dd"]
 
 
 def test_a_trace_without_reuse_and_without_answers(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 import kvlab
 from kvlab.core.traffic import Traffic
 from kvlab.reporting.terminal_traffic import traffic
+from kvlab.reporting.traffic_words import answers
 
 TRACE = Path(__file__).parents[1] / "golden" / "traces" / "mooncake_conversation_trace.jsonl.gz"
 
@@ -34,6 +35,12 @@ def test_the_limit_is_told_with_what_it_cuts_and_is_no_order() -> None:
     assert "119 requests lie between the two" in move
     assert found.context.because not in out.getvalue()
     assert all("limit the context to" not in line.lower() for line in lines)
+
+
+def test_a_limit_that_cuts_a_few_of_many_counts_them(tmp_path: Path) -> None:
+    path = tmp_path / "lengths.csv"
+    path.write_text("num_prefill_tokens,num_decode_tokens\n" + "5,5\n" * 4_999 + "900,5\n")
+    assert lines_of(kvlab.traffic(path))[0].startswith("A limit of 256 tokens would cut 1 request (")
 
 
 def test_a_limit_that_cuts_nothing_says_so() -> None:
@@ -120,3 +127,6 @@ def test_times_of_an_hour_fit_a_narrow_screen() -> None:
     assert any(line.startswith("blocks") and line.rstrip().endswith("at once") for line in lines)
     assert any(line.split()[:5] == ["67", "13", "h", "45", "min"] for line in lines)  # 825 min 16 s
     assert "pools of blocks of 512 tokens: 67 are 4.71 GiB" in lines
+    assert (
+        dict(answers(found))["under load"] == "every simulated pool has retractions, or is too small for some requests"
+    )

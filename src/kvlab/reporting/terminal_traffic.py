@@ -185,5 +185,5 @@ def _shown(value: Reuse) -> list[CurvePoint]:
 def _paging(value: Traffic) -> RenderableType:
     grid = table(left("reserved"), right("waste"))
     for line in value.paging:
-        grid.add_row(Text(line.scheme), Text(words.share(line.waste)))
+        grid.add_row(Text(line.scheme), Text(traffic_words.waste(line.waste)))
     return Group(grid, note(traffic_words.SCHEMES))

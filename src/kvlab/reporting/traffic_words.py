@@ -8,7 +8,7 @@ from kvlab.core.errors import shortened
 from kvlab.core.model import Kind
 from kvlab.core.trace import Counted
 from kvlab.core.traffic import ContextLimit, CurvePoint, Lengths, PolicyPoint, Reuse, Traffic, UnderLoad
-from kvlab.core.units import seconds
+from kvlab.core.units import seconds, size
 from kvlab.reporting import words
 from kvlab.workload.moves import capacity, knee
 
@@ -32,13 +32,18 @@ _NAMES = 3
 """Files that are named; the others are counted."""
 _LONGEST = 120
 """Characters of a name that came with the log."""
+_ROUNDS_TO_NONE = 0.0005
+"""A share below this is printed as "0.0 %"."""
 
 
 def limit_head(limit: ContextLimit) -> str:
     """What a limit would cut: which one is right is not in the trace."""
     if not limit.truncated:
         return f"A limit of {limit.recommended:,} tokens holds all requests"
-    return f"A limit of {limit.recommended:,} tokens would cut {words.share(limit.truncated_share)} of the requests"
+    cut = f"{words.share(limit.truncated_share)} of the requests"
+    if limit.truncated_share < _ROUNDS_TO_NONE:
+        cut = words.counted(limit.truncated, "request")
+    return f"A limit of {limit.recommended:,} tokens would cut {cut}"
 
 
 def limit_why(limit: ContextLimit) -> str:
@@ -172,7 +177,7 @@ def answers(value: Traffic) -> list[tuple[str, str]]:
 
 def _pool(value: Traffic) -> str:
     if value.reuse is None:
-        return f"{words.ABSENT}: the trace holds lengths and no block ids, so reuse is unknown"
+        return no_reuse(value)
     ideal = value.reuse.ideal
     if not ideal.hit_tokens:
         return "no size helps: no prompt begins as an earlier one did"
@@ -197,11 +202,12 @@ def _tier(value: Traffic) -> str:
 def _calm(load: UnderLoad) -> str:
     calm = [one for one in load.pools if not one.preemptions and not one.too_large]
     if not calm:
-        return "every simulated pool preempts requests, or is too small for some"
+        return f"every simulated pool has {load.preemption_word}, or is too small for some requests"
     least = min(calm, key=lambda one: one.pool_blocks)
+    memory = "" if least.pool_bytes is None else f" ({size(least.pool_bytes)})"
     return (
-        f"of the simulated pools, {least.pool_blocks:,} blocks is the smallest that preempts nothing and holds every"
-        f" request; TTFT p99 there: {seconds(least.ttft.p99 / 1000)}"
+        f"of the simulated pools, {least.pool_blocks:,} blocks{memory} is the smallest without {load.preemption_word}"
+        f" that holds every request; TTFT p99 there: {seconds(least.ttft.p99 / 1000)}"
     )
 
 
