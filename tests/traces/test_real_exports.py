@@ -180,3 +180,15 @@ def test_summaries_are_refused_with_the_file_that_holds_the_requests(tmp_path: P
         with pytest.raises(BadInput, match=text) as caught:
             kvlab.traffic(path)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "held"),
+    [("guidellm_0.8.1.json.gz", 19), ("aiperf_0.13.0_raw.jsonl.gz", 13), ("aiperf_0.13.0.jsonl.gz", 0)],
+)
+def test_requests_are_handed_on_where_the_file_holds_them(name: str, held: int) -> None:
+    assert traces.holds_requests(TRACES / name) == bool(held)
+    found = list(traces.logged(TRACES / name))
+    assert len(found) == held
+    assert all(one.messages and one.messages[-1]["role"] == "user" for one in found)
+    assert not traces.holds_requests(RESULTS / "guidellm_0.8.1-two_runs.json")  # its texts are taken out

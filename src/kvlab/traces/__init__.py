@@ -24,6 +24,7 @@ __all__ = [
     "blocks_of",
     "body_of",
     "encoder",
+    "holds_requests",
     "logged",
     "named",
     "of_part",
@@ -37,6 +38,7 @@ __all__ = [
 
 _LOOK = 1 << 16
 _LARGEST = 1 << 20
+_ROWS_LOOKED_AT = 1000
 _AS_IT_IS = Reading()
 
 
@@ -131,6 +133,15 @@ def logged(path: Path, form: str | None = None) -> Iterator[Logged]:
     text = reader(path, form).text
     if text is not None:
         yield from _text.logged(path, text)
+
+
+def holds_requests(path: Path, form: str | None = None) -> bool:
+    """Whether the file holds the requests themselves, and not only their lengths, as its first rows show.
+
+    Raises BadInput as `read` does.
+    """
+    text = reader(path, form).text
+    return text is not None and any(True for _ in _text.logged(path, text, most=_ROWS_LOOKED_AT))
 
 
 def block_ids(ids: array[int], size: int) -> list[int]:

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from importlib import import_module
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -111,17 +111,21 @@ def made(form: TextFormat, where: str, row: object) -> list[Logged]:
     return form.requests(where, row)
 
 
-def logged(path: Path, form: TextFormat) -> Iterator[Logged]:
-    """The requests that can be used, with their text, in the order of the file."""
-    for where, row in form.raw(path):
+def logged(path: Path, form: TextFormat, most: int | None = None) -> Iterator[Logged]:
+    """The requests of the first `most` rows that can be used, with their text or token ids, in the file's order."""
+    for where, row in islice(form.raw(path), most):
         try:
-            yield from made(form, where, row)
+            yield from (one for one in made(form, where, row) if not _textless(one))
         except Unusable:
             continue
 
 
+def _textless(request: Logged) -> bool:
+    return request.ids is None and request.prompt is None and request.messages is None
+
+
 def _add(part: Part, at: int, request: Logged, counting: Encoder | None, reading: Reading) -> None:
-    textless = request.ids is None and request.prompt is None and request.messages is None
+    textless = _textless(request)
     ids: Sequence[int] | None = request.ids if counting is None or textless else counting.encode(request)
     if request.messages is not None and counting is not None:
         part.note = counting.note

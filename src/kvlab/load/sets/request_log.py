@@ -24,7 +24,7 @@ _TOO_MUCH = "its requests hold more than 1 GiB of text; give --num-prompts"
 
 def _draft(data: RequestLog, wanted: Wanted) -> Draft:
     path = Path(data.path)
-    if traces.reader(path, data.format).text is None:
+    if not traces.holds_requests(path, data.format):
         raise BadInput(f"{path} holds lengths, not the requests themselves: give --dataset trace")
     found = _read(path, data.format, wanted.count)
     if not found:

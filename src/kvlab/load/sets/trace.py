@@ -67,7 +67,7 @@ def _draft(data: TraceFile, wanted: Wanted) -> Draft:
 
 
 def _read(path: Path, form: str | None) -> Trace:
-    if traces.reader(path, form).text is not None:
+    if traces.holds_requests(path, form):
         raise BadInput(f"{path} holds the requests themselves: give --dataset log, which sends them as they are")
     try:
         return traces.read(path, form)
