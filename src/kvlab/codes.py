@@ -47,22 +47,14 @@ def known() -> tuple[str, ...]:
     return tuple(sorted({code for kind in _kinds().values() for code in kind.codes()}))
 
 
-def find(name: str) -> Found | None:
-    """The page of a code, or of kind:code; None when there is none."""
+def find(name: str) -> Found:
+    """The page of a code, or of kind:code. Raises BadInput that names the nearest code."""
     stated, _, code = name.rpartition(":")
     having = [kind for kind, value in _kinds().items() if code in value.codes()]
     kind = next((kind for kind in having if stated in ("", kind)), None)
     if kind is None:
-        return None
+        raise BadInput(f"no log and no code called {name!r}; {nearest(name, known())}; kvlab explain --list shows all")
     return Found(kind, _kinds()[kind].page(code), tuple(f"{other}:{code}" for other in having if other != kind))
-
-
-def page(name: str) -> AnyPage:
-    """The same, or BadInput that names the nearest code."""
-    found = find(name)
-    if found is None:
-        raise BadInput(f"no page called {name!r}; {nearest(name, known())}; kvlab explain --list shows all")
-    return found.page
 
 
 def listing() -> RuleList:

@@ -16,6 +16,8 @@ RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 @pytest.mark.skipif(sys.platform != "linux", reason="the range is read where Linux states it")
 def test_no_outgoing_connection_is_given_a_port_that_waits_for_its_engine() -> None:
     low, high = map(int, RANGE.read_text().split())
+    if low < 32_768:
+        pytest.skip("this machine gives lower ports than Linux does by itself to outgoing connections")
     ports = {free_port() for _ in range(200)}
     assert len(ports) > 100
     assert not [port for port in ports if low <= port <= high]

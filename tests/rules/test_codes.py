@@ -76,4 +76,4 @@ def test_an_unknown_code_names_the_nearest(word: str, nearest: str, capsys: pyte
     told = capsys.readouterr().err
     assert (told.count("\n"), nearest in told) == (1, True)
     with pytest.raises(BadInput, match=nearest):
-        codes.page(word)
+        codes.find(word)

@@ -93,7 +93,7 @@ class Pace(NamedTuple):
         """Steps until so much time has passed: the last of them ends after it."""
         if not self.growth:
             return int(seconds / self.first) + 1 if self.first else 1
-        middle = self.first - self.growth / 2
+        middle = self.first - self.growth / 2  # n steps take middle n + growth n n / 2, solved for n
         return int((sqrt(middle * middle + 2 * self.growth * max(0.0, seconds)) - middle) / self.growth) + 1
 
 

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kvlab.cli.command import Answer, Command
-from kvlab.core.errors import BadInput, nearest
+from kvlab.core.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -58,8 +58,6 @@ def _page(name: str) -> Answer:
     from kvlab import codes
 
     found = codes.find(name)
-    if found is None:
-        raise BadInput(f"no log and no code called {name!r}; {nearest(name, codes.known())}; --list shows all")
 
     def show() -> RenderableType:
         from kvlab.reporting.terminal_codes import any_page

@@ -76,7 +76,7 @@ def _caches(parser: argparse.ArgumentParser) -> None:
         "--prefill-speed",
         type=positive,
         metavar="TOKENS/S",
-        help="of one request: gives the TTFT that tiers save (default: none)",
+        help="of one request: for --pool, and for the TTFT that --tiers save (default: none)",
     )
     parser.add_argument(
         "--replicas",
