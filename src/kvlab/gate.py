@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Literal, NamedTuple
@@ -50,22 +49,27 @@ def run(a: str | Plan, b: str | Plan, ask: GateAsk, on_step: OnStep) -> Quality:
     Raises BadInput for one of each, for arms that are the same, and for parts of which none can run; EngineFailed when
     an engine is not installed, does not start or dies. Whatever was started is stopped.
     """
-    folder = Path(mkdtemp(prefix="kvlab-quality-") if ask.lab is None else ask.lab)
-    how = How(ask=msgspec.structs.replace(ask, lab=None), lab=Lab(folder), on_step=on_step)
+    if ask.lab is not None:
+        return _gate(a, b, ask, Path(ask.lab), on_step)
+    folder = Path(mkdtemp(prefix="kvlab-quality-"))
+    kept = ""
     try:
-        if isinstance(a, Plan) and isinstance(b, Plan):
-            found = _gate_plans({"a": a, "b": b}, how)
-        elif isinstance(a, str) and isinstance(b, str):
-            found = _gate_servers(a, b, how)
-        else:
-            raise BadInput("quality compares two plans or two addresses, not one of each")
-    except BadInput:
-        with suppress(OSError):  # only an empty folder goes
-            folder.rmdir()
+        return _gate(a, b, ask, folder, on_step)
+    except KvlabError as problem:
+        kept = str(problem)
         raise
-    if ask.lab is None:  # after a failure it stays: the engine's log in it is what the error points to
-        shutil.rmtree(folder, ignore_errors=True)
-    return found
+    finally:
+        if str(folder) not in kept:  # where an error points to the engine's log, the log stays
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _gate(a: str | Plan, b: str | Plan, ask: GateAsk, folder: Path, on_step: OnStep) -> Quality:
+    how = How(ask=msgspec.structs.replace(ask, lab=None), lab=Lab(folder), on_step=on_step)
+    if isinstance(a, Plan) and isinstance(b, Plan):
+        return _gate_plans({"a": a, "b": b}, how)
+    if isinstance(a, str) and isinstance(b, str):
+        return _gate_servers(a, b, how)
+    raise BadInput("quality compares two plans or two addresses, not one of each")
 
 
 def _gate_plans(plans: dict[ArmName, Plan], how: How) -> Quality:

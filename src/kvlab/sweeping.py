@@ -121,6 +121,7 @@ class _Sweeping:
         self._server: Server | None = None
         self._measured = False
         self._last: Round | None = None
+        self._unchecked = False
 
     def points(self, started: ExitStack) -> tuple[tuple[SweepPoint, ...], Stop]:
         """Looks until the search has ended: the points by load. An engine is started when the first look needs it."""
@@ -142,6 +143,7 @@ class _Sweeping:
                     " another --lab"
                 )
             self._last = last
+            self._unchecked = self._unchecked or last.unchecked
             rounds.setdefault(step.load, []).append(last)
             found[step.load] = point(rounds[step.load], self._terms)
 
@@ -188,9 +190,7 @@ class _Sweeping:
         rows = self._lab.load(_CHECK, Check).rows if self._lab.has(_CHECK) else ()
         differ = [row.name for row in rows if row.verdict == "differs"]
         found = [f"the engine's log is not as planned in {', '.join(differ)} ({_CHECK} in the lab)"] if differ else []
-        return found + (
-            ["the server's certificate was not checked (--insecure)"] if self._settings.tls.insecure else []
-        )
+        return found + (["the server's certificate was not checked (--insecure)"] if self._unchecked else [])
 
     def _file(self, step: Next) -> str:
         unit = "at-once" if self._settings.search.over == "concurrency" else "a-second"
@@ -247,6 +247,7 @@ class _Sweeping:
             pool=result.pool,
             model=result.model,
             engine=engine,
+            unchecked=settings.tls.insecure and url.startswith("https://"),
         )
 
     def _spec(self, step: Next, engine: str | None) -> BenchSpec:

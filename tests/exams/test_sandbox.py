@@ -201,9 +201,10 @@ def running_answer(kvlab: psutil.Process) -> psutil.Process | None:
     return None
 
 
-def test_nothing_is_left_when_kvlab_is_killed() -> None:
+def test_nothing_is_left_when_kvlab_is_killed(tmp_path: Path) -> None:
     program = "from kvlab.sandbox import Sandbox\nSandbox().run('import time; time.sleep(60)')"
-    kvlab = subprocess.Popen([sys.executable, "-c", program])
+    here = {**os.environ, "TMPDIR": str(tmp_path)}  # what is killed cannot take its folder away
+    kvlab = subprocess.Popen([sys.executable, "-c", program], env=here)
     try:
         inside, deadline = None, time.monotonic() + 30
         while inside is None and time.monotonic() < deadline:

@@ -7,11 +7,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kvlab import api, prompts
 from kvlab.answers import collect_answers, judge_quality
-from kvlab.core.errors import BadInput
+from kvlab.core.errors import BadInput, EngineFailed, ServerRefused
+from kvlab.core.plan import Ask
 from kvlab.launch import Command, Server
 from kvlab.ports import free_port
 from kvlab.sharing import run_prefix
@@ -75,3 +77,23 @@ def test_without_a_lab_nothing_is_left(url: str, tmp_path: Path, monkeypatch: py
     with pytest.raises(BadInput, match="the same server"):
         api.quality(url, url)
     assert list(temporary.iterdir()) == []
+
+
+def test_a_gate_that_fails_leaves_only_the_log_that_its_error_names(
+    gemma: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary, own = tmp_path / "temporary", tmp_path / "own"
+    temporary.mkdir()
+    own.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    with pytest.raises(BadInput, match="the same server"):
+        api.quality("http://127.0.0.1:1", "http://127.0.0.1:1", lab=own)
+    assert own.is_dir()
+    with pytest.raises(ServerRefused, match="no server at"):
+        api.quality("http://127.0.0.1:1", "http://127.0.0.1:2")
+    assert list(temporary.iterdir()) == []
+    arm = Ask(engine="llamacpp", context=512, engine_args=(("embedded", "true"), ("no-such-flag", "1")))
+    a, b = (api.plan_ask(gemma, msgspec.structs.replace(arm, kv_dtype=dtype)) for dtype in ("f16", "q8_0"))
+    with pytest.raises(EngineFailed) as caught:
+        api.quality(a, b, parts=("agreement",))
+    assert [str(log) in str(caught.value) for log in temporary.glob("*/engine-1-a1.log")] == [True]

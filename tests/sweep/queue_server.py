@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ssl import SSLContext
 from typing import Any
 
 from aiohttp import web
@@ -87,10 +88,10 @@ def _event(document: dict[str, Any]) -> bytes:
 
 
 @contextmanager
-def queueing(places: int, seconds: float) -> Iterator[Places]:
+def queueing(places: int, seconds: float, tls: SSLContext | None = None) -> Iterator[Places]:
     """The server, in a thread of its own."""
     script = Places(places, seconds)
-    script.url, stop = started(script.handle)
+    script.url, stop = started(script.handle, tls)
     try:
         yield script
     finally:

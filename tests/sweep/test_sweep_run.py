@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ from kvlab.core.bracket import Search
 from kvlab.core.errors import BadInput
 from kvlab.core.objectives import objectives
 from kvlab.core.sweep import Sweep
+from kvlab.load.spec import Tls
 from kvlab.settings import Step
 from kvlab.sweeping import SweepSettings, fresh_seed
 
@@ -201,3 +203,19 @@ def test_a_password_in_the_address_is_kept_nowhere(server: Places, tmp_path: Pat
     assert found.source == server.url
     for path in tmp_path.rglob("*"):
         assert not path.is_file() or b"sesame" not in path.read_bytes()
+
+
+def test_looks_at_an_unchecked_server_are_remarked_whoever_judges_them(
+    certificate: tuple[Path, ssl.SSLContext], tmp_path: Path
+) -> None:
+    """Also by a later sitting that sends nothing; and of plain http nothing is said."""
+    believed = Tls(insecure=True)
+    search = Search(over="concurrency", points=(1.0, 2.0), requests=4, most_requests=4)
+    with queueing(2, 0.02, certificate[1]) as server:
+        asked = settings(server.url, search=search, objectives=())
+        found = [kvlab.sweep(msgspec.structs.replace(asked, tls=tls), tmp_path / "s") for tls in (believed, Tls())]
+    with queueing(2, 0.02) as server:
+        plain = settings(server.url, search=search, objectives=(), tls=believed)
+        found.append(kvlab.sweep(plain, tmp_path / "plain"))
+    said = [any("certificate was not checked" in line for line in one.verdict.because) for one in found]
+    assert said == [True, True, False]

@@ -118,6 +118,7 @@ def test_the_page_is_whole_and_harmless() -> None:
         ("127.0.0.1:9", "write http://127.0.0.1:9"),
         ("http://127.0.0.1:9", "no server at"),
         ("model.gguf --plan plan.json", "--plan is for a running server"),
+        ("model.gguf --insecure", "--insecure are for a running https server"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(

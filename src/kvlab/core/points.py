@@ -37,6 +37,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     pool: PoolUse
     model: str
     engine: str | None
+    unchecked: bool = False
+    """Whether whoever answered was believed without a look at the certificate."""
 
 
 class Terms(NamedTuple):

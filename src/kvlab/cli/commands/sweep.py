@@ -118,6 +118,8 @@ def _launched(options: argparse.Namespace) -> Ask | None:
         refuse_bare_address(options.source)
         if options.plan is not None:
             raise BadInput("--plan is for a running server; what is launched is planned here, with the same arguments")
+        if options.ca_file is not None or options.insecure:
+            raise BadInput("--ca-file and --insecure are for a running https server; what is launched has neither")
         return ask(options)
     from msgspec.structs import replace
 
