@@ -19,7 +19,7 @@ from kvlab.core.masking import masked
 from kvlab.core.nameless import nameless
 from kvlab.core.plan import Ask, Plan
 from kvlab.core.plan_lines import digest, flags, lines
-from kvlab.core.record import Record, Run
+from kvlab.core.record import Load, Record, Run
 from kvlab.detect import local_gpus
 from kvlab.lab import RECORD, SPEC, Lab
 from kvlab.load.bench import Prepared
@@ -36,6 +36,7 @@ from kvlab.lockfile import (
     LockedQuality,
     LockedRun,
 )
+from kvlab.measuring import load_spec
 from kvlab.observe import read_log
 from kvlab.reasons.replan import as_asked
 from kvlab.resuming import refuse_unfinished, settings_of
@@ -165,6 +166,13 @@ def sent_hash(prompts: Sequence[Prompt]) -> str:
     return hashlib.sha256(msgspec.json.encode(sent)).hexdigest()
 
 
+def times_hash(ready: Prepared, load: Load) -> str | None:
+    """SHA-256 of the data set's times, where the load follows them."""
+    if load_spec(load).arrivals is None or ready.arrivals is None:
+        return None
+    return hashlib.sha256(msgspec.json.encode([round(time, 6) for time in ready.arrivals])).hexdigest()
+
+
 def prompts_hash(prompts: Sequence[tuple[str, str]]) -> str:
     """SHA-256 of the quality gate's prompts, by id and text."""
     return hashlib.sha256(msgspec.json.encode(prompts)).hexdigest()
@@ -190,6 +198,7 @@ def _load(lab: Lab, settings: Settings, record: Record) -> LockedLoad:
         dataset=dataset,
         warm_up=settings.warm_up,
         prompts_sha256=sent_hash(ready.prompts),
+        times_sha256=times_hash(ready, settings.load),
         order=" ".join(run.arm for run in record.runs),
     )
 

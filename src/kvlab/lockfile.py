@@ -83,6 +83,8 @@ class LockedLoad(msgspec.Struct, frozen=True, kw_only=True):
     dataset: Dataset
     warm_up: int
     prompts_sha256: str
+    times_sha256: str | None = None
+    """Of the times at which the data set has them sent; None: the load does not follow them, or an older lock."""
     order: str
 
 

@@ -12,7 +12,7 @@ from kvlab.core.check import Check
 from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.quality import Quality, QualityPrompt
 from kvlab.core.record import Run
-from kvlab.freezing import sent_hash
+from kvlab.freezing import sent_hash, times_hash
 from kvlab.lab import Lab
 from kvlab.launch import DYING_SECONDS, Server, start
 from kvlab.load.bench import BenchSpec, Prepared, prepare
@@ -40,6 +40,7 @@ class Repeated(NamedTuple):
     check: Check
     version: str | None
     prompts_sha256: str | None
+    times_sha256: str | None
 
 
 class Session:
@@ -56,7 +57,7 @@ class Session:
         count = max(loads, sets, 1)
         for number in range(count):
             self._session(number, count, load=number < loads, answers=number < sets)
-        lab = self._lab
+        lab, locked = self._lab, self._lock.load
         seen = lab.load("seen.json", Seen)
         ready = lab.load("prompts.json", Prepared) if loads else None
         return Repeated(
@@ -65,6 +66,7 @@ class Session:
             check=seen.check,
             version=seen.version,
             prompts_sha256=None if ready is None else sent_hash(ready.prompts),
+            times_sha256=None if ready is None or locked is None else times_hash(ready, locked.load),
         )
 
     def _sets(self) -> int:

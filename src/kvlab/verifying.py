@@ -165,6 +165,8 @@ def _result(what: tuple[Asked, Lock, Refit], found: Repeated, created: str, on_s
     quality = None if lock.quality is None else agreeing(lock.quality, found.answers, seed)
     before = None if lock.load is None else lock.load.prompts_sha256
     same = None if before is None or found.prompts_sha256 is None else before == found.prompts_sha256
+    if same and lock.load is not None and lock.load.times_sha256 not in (None, found.times_sha256):
+        same = False
     known = lock.log.differed if lock.log is not None else ()
     assert now.log is not None  # a session has always read its log
     changed = tuple(one for one in compared(lock, now) if not one.name.startswith("plan "))

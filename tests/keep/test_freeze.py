@@ -19,8 +19,12 @@ from kvlab import cli, lockfile, store
 from kvlab.core.errors import BadInput
 from kvlab.core.nameless import nameless
 from kvlab.core.plan_lines import digest, lines
+from kvlab.freezing import times_hash
+from kvlab.lab import Lab
+from kvlab.load.bench import Prepared
 from kvlab.lockfile import Lock
 from kvlab.refit import refit
+from kvlab.settings import Settings
 from kvlab.verifying import VerifySpec
 
 
@@ -227,3 +231,18 @@ def test_every_engine_has_a_command_to_freeze(write_qwen: Callable[..., Path], t
         assert found.lock.engine.name == plan.engine.name
         again = refit(found.lock, tmp_path / engine, source=str(config), prompts=None, engine_args=())
         assert digest(lines(again.plan)) == found.lock.plan.digest
+
+
+def test_the_times_of_a_trace_are_frozen_where_the_load_follows_them(lab: Path) -> None:
+    ready, settings = Lab(lab).load("prompts.json", Prepared), Lab(lab).load("lab.json", Settings)
+    timed = msgspec.structs.replace(ready, arrivals=tuple(float(at) for at in range(len(ready.prompts))))
+    later = msgspec.structs.replace(timed, arrivals=tuple(2.0 * at for at in range(len(ready.prompts))))
+    own = msgspec.structs.replace(settings.load, concurrency=None, rate=None)
+    assert times_hash(timed, settings.load) is None
+    assert times_hash(ready, own) is None
+    assert times_hash(timed, own) == times_hash(timed, own) != times_hash(later, own)
+    Lab(lab).save("prompts.json", timed)
+    Lab(lab).save("lab.json", msgspec.structs.replace(settings, load=own))
+    lock = kvlab.freeze(lab, lab.parent / "frozen").lock
+    assert lock.load is not None
+    assert lock.load.times_sha256 == times_hash(timed, own)
