@@ -70,7 +70,7 @@ def test_policies_tiers_and_lengths_are_as_published(text: str) -> None:
     assert [cells(text, name)[3] for name in ("gpu", "cpu")] == ["12,831", "48,083"]
     assert cells(text, "prompt") == ["prompt", "12,035", "6,909", "27,367", "39,550", "85,400", "121,301", "126,195"]
     assert cells(text, "total")[2::5] == ["7,255", "126,527"]
-    assert cells(text, "max (131,072 tokens)") == ["max (131,072 tokens)", "90 %"]
+    assert cells(text, "max (131,072 tokens)") == ["max (131,072 tokens)", "90.0 %"]
     assert cells(text, "pages of 512") == ["pages of 512", "1.91 %"]
 
 

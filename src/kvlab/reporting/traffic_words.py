@@ -35,7 +35,7 @@ _LONGEST = 120
 _ROUNDS_TO_NONE = 0.0005
 """A share below this is printed as "0.0 %"."""
 _A_TENTH = 0.1
-"""A waste below this is told with two digits: that of pages is far less than one per cent."""
+"""A waste below this is told with three digits: that of pages is far less than one per cent."""
 
 
 def limit_head(limit: ContextLimit) -> str:
@@ -164,7 +164,7 @@ def named(found: Lengths) -> list[tuple[str, float]]:
 
 def waste(share: float) -> str:
     """A share of reserved memory: that of pages is far below a tenth of a per cent."""
-    return words.share(share) if share >= _A_TENTH else f"{100 * share:.2g} %"
+    return words.share(share) if share >= _A_TENTH else f"{100 * share:.3g} %"
 
 
 def answers(value: Traffic) -> list[tuple[str, str]]:
