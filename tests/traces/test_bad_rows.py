@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +19,7 @@ import kvlab
 from kvlab import traces
 from kvlab.cli import main
 from kvlab.core.errors import BadInput
+from kvlab.core.trace import Reading
 
 IDS = [*range(32)]
 LONG = "x" * (17 << 20)
@@ -212,3 +215,66 @@ def test_a_clock_that_jumps_ahead_is_told(tmp_path: Path) -> None:
     assert [text.partition(",")[0] for text in told] == [
         "100 % of the time that the trace spans is one gap between two requests"
     ]
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 1 << 70) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["body", "messages", "prompt"]), inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(["request_start_time", "prompt_tokens", "output_tokens", "request_args", "start_time"]), VALUES
+    ),
+    st.booleans(),
+    st.integers(0, 400),
+)
+def test_any_report_is_read_or_refused_in_one_line(request: dict[str, object], as_yaml: bool, cut: int) -> None:
+    good = {"request_start_time": 7.0, "prompt_tokens": 48, "output_tokens": 4}
+    document = json.loads(report([good, request]))
+    text = yaml.dump(document) if as_yaml else json.dumps(document)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "a").write_text(text)
+        assert 48 in traces.read(Path(folder) / "a", "guidellm", Reading(estimate=True)).inputs
+        (Path(folder) / "b").write_text(text[: -1 - cut])
+        with suppress(BadInput):
+            traces.read(Path(folder) / "b", "guidellm")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.sampled_from(["metadata", "metrics", "payload", "responses", "error"]), VALUES))
+def test_any_record_beside_a_good_one_is_read_or_left_out(record: dict[str, object]) -> None:
+    for good in (_aiperf(1, 48), _aiperf_raw(1, 48)):
+        with tempfile.TemporaryDirectory() as folder:
+            path = written(Path(folder) / "a", FORMATS["aiperf"], [good, json.dumps({**json.loads(good), **record})])
+            found = traces.read(path)
+        assert found.inputs[0] == 48
+        assert len(found.inputs) + found.left_out.count == 2
+
+
+@pytest.mark.parametrize(
+    ("odd", "write"),
+    [
+        *((odd, write) for odd in (float("nan"), float("inf"), 1 << 70) for write in (json.dumps, yaml.dump)),
+        ("\ud83d", json.dumps),
+    ],
+)
+def test_what_python_writes_and_json_cannot_costs_one_row(
+    tmp_path: Path, odd: object, write: Callable[[object], str]
+) -> None:
+    good = {"request_start_time": 7.0, "prompt_tokens": 48, "output_tokens": 4}
+    document = json.loads(report([good, {**good, "prompt_tokens": odd}]))
+    (tmp_path / "a").write_text(write(document))
+    found = traces.read(tmp_path / "a", "guidellm")
+    assert (found.inputs.tolist(), found.left_out.first[0].where) == ([48], "benchmark 1, request 2")
+
+
+def test_aliases_of_yaml_that_stand_for_more_than_memory_holds_are_refused(tmp_path: Path) -> None:
+    row = "    - {request_start_time: 1.0, prompt_tokens: 48, output_tokens: 4}\n"
+    content = f"benchmarks:\n- &one\n  requests:\n    successful:\n{row * 2_000}"
+    (tmp_path / "a.yaml").write_text(content + "- *one\n" * 4_000)
+    with pytest.raises(BadInput, match="aliases stand for more than it holds"):
+        traces.read(tmp_path / "a.yaml", "guidellm")

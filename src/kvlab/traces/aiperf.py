@@ -25,7 +25,7 @@ from kvlab.traces._text import read as read_text
 
 _LOOK = 1 << 16
 _RECORD = re.compile(r'(?m)^[ \t]*\{\s*"metadata":\s*\{[^{}]*"request_start_ns":')
-_BODY = re.compile(r'"(start_perf_ns|payload)"\s*:')
+_BODY = re.compile(r'"start_perf_ns"\s*:')
 _SUMMARY = re.compile(r'\A\s*\{.{0,400}"aiperf_version"|\AMetric,avg,min,max,', re.DOTALL)
 _INPUTS = re.compile(r'\A\s*\{\s*"data":\s*\[\s*\{\s*"session_id":')
 

@@ -7,6 +7,7 @@ prompts share. What did not finish has no lengths, and is left out.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,8 +24,9 @@ from kvlab.traces._text import read as read_text
 
 _MOST, _MOST_YAML = 1 << 30, 32 << 20
 """Bytes of a report, which is one document; YAML takes far longer than JSON."""
-_ROW = 256
-"""Bytes that a row without its texts is taken to need."""
+_LARGE = 1 << 63
+_ROW = 16
+"""Bytes that a row without its texts needs at least."""
 _JSON = re.compile(r'\s*\{.*"(guidellm_version|generative_benchmark)"', re.DOTALL)
 _YAML = re.compile(r"benchmarks:\n- \w+:")
 _SUMMARY = re.compile(r"Run Info,Run Info,|\s*<!doctype html>.{0,400}<title>GuideLLM ", re.DOTALL | re.IGNORECASE)
@@ -144,37 +146,50 @@ def _report(path: Path) -> _Report:
         if len(content) > (_MOST_YAML if yaml else _MOST):
             do = "let guidellm write it as JSON" if yaml else "write guidellm's report with fewer requests"
             raise BadInput(f"{path} is longer than {(_MOST_YAML if yaml else _MOST) >> 20} MiB; {do}")
-        return msgspec.json.decode(_as_json(content) if yaml else content, type=_Report)
+        return _from_yaml(content) if yaml else _from_json(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError, EOFError, ValueError) as problem:
         text = " ".join(str(problem).split())[:120]
         raise BadInput(f"{path} is no report of guidellm: {text}; if it was cut, copy it again") from None
 
 
-def _as_json(content: bytes) -> bytes:
-    """What is read of a report in YAML. Raises ValueError.
+def _from_json(content: bytes) -> _Report:
+    try:
+        return msgspec.json.decode(content, type=_Report)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        return _picked(json.loads(content), len(content))  # Python itself writes NaN, which is no JSON
 
-    Scalars alone, and not more of them than a report may have: an alias of YAML can stand for any number.
-    """
+
+def _from_yaml(content: bytes) -> _Report:
     import yaml
 
     try:
         document = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as problem:
         raise ValueError(str(problem)) from None
-    left = _MOST
+    return _picked(document, len(content))
+
+
+def _picked(document: object, size: int) -> _Report:
+    """What is read of a document of `size` bytes: scalars alone. Raises ValueError.
+
+    An alias of YAML can stand for any number of rows, so no more of them are taken than the file has room for.
+    """
+    left = size
     benchmarks = []
     for one in _list(_part(document, "benchmarks")):
         lists = {}
         for word in _Requests.__struct_fields__:
             rows = _list(_part(_part(one, "requests"), word))
             left -= _ROW * len(rows)
-            lists[word] = [_scalars(row) for row in rows] if left > 0 else []
+            lists[word] = [_scalars(row) for row in rows] if left >= 0 else []
             left -= sum(len(text) for row in lists[word] for text in row.values() if isinstance(text, str))
-            if left <= 0:
-                raise ValueError("its aliases stand for more than memory holds")
+            if left < 0:
+                raise ValueError("its aliases stand for more than it holds")
         totals = _scalars(_part(_part(one, "metrics"), "request_totals"))
         benchmarks.append({"requests": lists, "metrics": {"request_totals": totals}})
-    return msgspec.json.encode({"benchmarks": benchmarks})
+    return msgspec.json.decode(msgspec.json.encode({"benchmarks": benchmarks}), type=_Report)
 
 
 def _part(value: object, key: str) -> object:
@@ -188,7 +203,14 @@ def _list(value: object) -> list[object]:
 def _scalars(value: object) -> dict[str, object]:
     fields = {*_Request.__struct_fields__, *_Totals.__struct_fields__}
     stated = value if isinstance(value, dict) else {}
-    return {key: stated[key] for key in fields & stated.keys() if isinstance(stated[key], str | int | float)}
+    return {key: value for key in fields & stated.keys() if (value := _scalar(stated[key])) is not None}
+
+
+def _scalar(value: object) -> str | float | None:
+    """None for what JSON cannot state, and for what is no scalar."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    return value if isinstance(value, int | float) and -_LARGE < value < _LARGE else None
 
 
 TEXT = TextFormat("guidellm", lambda path: iter(_rows(_report(path))), _requests_of)
