@@ -1,4 +1,4 @@
-"""The pages of prefix breakers and moves as one Markdown document: docs/traffic.md is what this gives."""
+"""What `kvlab traffic` reads and says as one Markdown document: docs/traffic.md is what this gives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from kvlab.workload import moves, schedulers
 
 _HEAD = """# What `kvlab traffic` reads and says
 
-Generated from src/kvlab/traces, breakers and workload/moves by `python scripts/traffic_pages.py`; a test keeps it so.
+Generated from src/kvlab/traces, breakers, workload/moves and workload/schedulers by `python scripts/traffic_pages.py`; a
+test keeps it so.
 The format of a file is told from its content; `--format NAME` sets it. Text is tokenised on this machine
 (`--tokenizer`), and what is kept of it are lengths and hashes whose key is drawn anew for each run.
 """
@@ -98,7 +99,7 @@ Settings first, then by the share of the prompt tokens that each saves on this t
 
 
 def document() -> str:
-    """The formats, the schedulers, then a page for each breaker and each move."""
+    """The formats, an example, the schedulers, then a page for each breaker and each move."""
     formats = [f"| {name} | {reader.title} |" for name, reader in traces.readers().items()]
     table = "\n".join(("| `--format` | what |", "| --- | --- |", *formats)) + "\n"
     pools = [_scheduler(engine) for engine in schedulers.known()]

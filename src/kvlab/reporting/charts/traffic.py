@@ -46,9 +46,10 @@ def lengths(value: Traffic) -> Drawing | None:
     columns = {name: steps for name, steps in named.items() if steps is not None}
     rows = [row for name, steps in columns.items() for row in _steps(name, steps)]
     limit = value.context
-    wide = max(row["x"] for row in rows) > _WIDE * min(row["x"] for row in rows)
+    low, high = min(row["x"] for row in rows), max(row["x"] for row in rows)
+    wide = high > _WIDE * low
     scale = alt.Scale(type="log", nice=False) if wide else alt.Scale(zero=True)
-    places = [10**at for at in range(8) if 10**at <= max(row["x"] for row in rows)]
+    places = [10**at for at in range(8) if 10**at <= high]
     axis = alt.Axis(format=",.0f", labelOverlap="greedy", **({"values": places} if wide else {"tickCount": 6}))
     x = alt.X("x:Q", title="tokens", scale=scale, axis=axis)
     y = alt.Y("y:Q", title="share of requests", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
