@@ -10,10 +10,9 @@ from kvlab.workload import moves, schedulers
 
 _HEAD = """# What `kvlab traffic` reads and says
 
-Generated from src/kvlab/traces, breakers, workload/moves and workload/schedulers by `python scripts/traffic_pages.py`; a
-test keeps it so.
-The format of a file is told from its content; `--format NAME` sets it. Text is tokenised on this machine
-(`--tokenizer`), and what is kept of it are lengths and hashes whose key is drawn anew for each run.
+Generated from src/kvlab/traces, breakers, workload/moves and workload/schedulers by `python scripts/traffic_pages.py`;
+a test keeps it so. The format of a file is told from its content; `--format NAME` sets it. Text is tokenised on this
+machine (`--tokenizer`), and what is kept of it are lengths and hashes whose key is drawn anew for each run.
 """
 _START = """A row of a log of requests is the body as it was sent (`messages`, `prompt`, or token ids), alone or under
 `request` or `body`; beside it may stand `timestamp`, and `response` or `usage`, which says how long the answer was.
