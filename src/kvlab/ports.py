@@ -19,7 +19,7 @@ def free_port() -> int:
     An engine binds it seconds or minutes later: until then no outgoing connection of anybody must be given it. Raises
     EngineFailed when none is free.
     """
-    for port in (*random.sample(_BELOW_EPHEMERAL, k=_TRIES), 0):  # 0: any that the system has
+    for port in (*random.SystemRandom().sample(_BELOW_EPHEMERAL, k=_TRIES), 0):  # 0: any that the system has
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return int(probe.getsockname()[1])

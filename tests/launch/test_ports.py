@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import sys
 from pathlib import Path
@@ -26,3 +27,12 @@ def test_no_outgoing_connection_is_given_a_port_that_waits_for_its_engine() -> N
 def test_a_free_port_can_be_listened_on() -> None:
     with socket.create_server(("127.0.0.1", free_port())) as server:
         assert server.getsockname()[1] >= 1024
+
+
+def test_a_seed_of_the_caller_chooses_no_port_and_stays_where_it_was() -> None:
+    """Two processes seeded alike would both be told the same one, before either listens."""
+    random.seed(1)
+    before = random.getstate()
+    first = [free_port() for _ in range(5)]
+    assert random.getstate() == before
+    assert first != [free_port() for _ in range(5)]
