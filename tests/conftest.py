@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import ssl
 import subprocess
 from collections.abc import Callable, Iterator
@@ -15,6 +16,12 @@ from kvlab import api
 from kvlab.launch import Server, start
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_configure() -> None:
+    """A shell starts what it puts into the background deaf to Ctrl-C, and so are the commands that tests interrupt."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
