@@ -98,7 +98,13 @@ def record(
         requests_saved=4 * each * (settings.blocks - blocks),
         more=wanted,
     )
-    because = (*verdict.because, *_limits(runs, plans), *_of_design(design), *_resumed(about.sittings))
+    because = (
+        *verdict.because,
+        *_limits(runs, plans),
+        *_of_design(design),
+        *_of_turns(settings),
+        *_resumed(about.sittings),
+    )
     foretold = scored(lab.load(FORECAST, tuple[Forecast, ...]) if lab.has(FORECAST) else (), runs)
     ab = Ab(
         arms=_arms(lab, settings, plans),
@@ -160,6 +166,15 @@ def _of_design(design: Design) -> list[str]:
     if design.more is not None:
         found.append(design.more.text)
     return found
+
+
+def _of_turns(settings: Settings) -> list[str]:
+    if settings.load.turns == "first":
+        return []
+    return [
+        "the turns of one conversation are drawn as requests of their own: where they are alike, intervals of latencies"
+        " over them are too narrow"
+    ]
 
 
 def _resumed(sittings: tuple[str, ...]) -> list[str]:

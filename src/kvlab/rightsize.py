@@ -12,14 +12,14 @@ from kvlab.core.trace import Reading, Trace
 from kvlab.core.traffic import Traffic
 from kvlab.workload.analysis import analyse
 from kvlab.workload.merge import merged
-from kvlab.workload.questions import Questions
+from kvlab.workload.questions import Questions, Tell
 
 
-def rightsize(files: Sequence[object], form: str | None, asked: Questions) -> Traffic:
+def rightsize(files: Sequence[object], form: str | None, asked: Questions, tell: Tell) -> Traffic:
     """Lengths, the context limit, reuse, paging, moves and prefix breakers. Raises BadInput in one line."""
     paths = traces.named(files)
     reading = traces.reading(asked.tokenizer, asked.estimate_tokens, asked.block_size, asked.sample)
-    found = merged(_read(paths, form, reading, asked.ray))
+    found = merged(_read(paths, form, reading, asked.ray, tell))
     names = [path.name for path in paths]
     if asked.ray is not None:
         if asked.fix is not None:
@@ -27,20 +27,26 @@ def rightsize(files: Sequence[object], form: str | None, asked: Questions) -> Tr
         if found.counted != "log":
             doubt = Doubt("prefix breakers", "not looked for on Ray; give a part of the log without --ray")
             found = found._replace(doubts=(*found.doubts, doubt))
-        return analyse(found, names, asked)
+        return analyse(found, names, asked, tell)
     if found.counted == "log":
         if asked.fix is not None:
             raise BadInput("--fix rewrites the text of a log: give one, and --tokenizer or --estimate-tokens")
-        return analyse(found, names, asked)
+        return analyse(found, names, asked, tell)
     from kvlab.breakers._report import breakers
 
-    return analyse(found, names, asked, breakers(paths, form, reading, asked.fix))
+    tell("looking for what breaks prefixes")
+    return analyse(found, names, asked, tell, breakers(paths, form, reading, asked.fix))
 
 
-def _read(paths: Sequence[Path], form: str | None, reading: Reading, ray: str | None) -> list[Trace]:
+def _read(paths: Sequence[Path], form: str | None, reading: Reading, ray: str | None, tell: Tell) -> list[Trace]:
     """Each file on its own, here or on Ray; a sample keeps the same blocks in both."""
     if ray is not None:
         from kvlab.on_ray import read
 
+        tell("reading on Ray")
         return read(paths, form, reading, ray)
-    return [traces.read(path, form, traces.of_part(reading, part)) for part, path in enumerate(paths)]
+    found = []
+    for part, path in enumerate(paths):
+        tell(f"reading {path.name}" + (f" ({part + 1} of {len(paths)})" if len(paths) > 1 else ""))
+        found.append(traces.read(path, form, traces.of_part(reading, part)))
+    return found

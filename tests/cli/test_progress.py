@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import re
 import signal
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kvlab.cli import main, progress
+from kvlab.cli import load_verb, main, progress
+from kvlab.cli.commands import traffic
 from kvlab.load.spec import Progress
 from kvlab.settings import Step
 
@@ -94,3 +96,26 @@ def test_labs_of_the_demo_are_ignored_by_git(tmp_path: Path) -> None:
     labs = ["kvlab-demo/record.json", "kvlab-demo-2/record.json"]
     asked = subprocess.run(["git", "check-ignore", *labs], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert asked.stdout.split() == labs
+
+
+def test_a_trace_that_takes_long_says_what_is_done_to_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    row = '{"timestamp": %d, "input_length": 1024, "output_length": 8, "hash_ids": [%d, %d]}\n'
+    trace.write_text("".join(row % (1000 * at, at % 3, at) for at in range(3, 23)))
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    seen: list[str] = []
+    words = ["--pool", "4,8", "--prefill-speed", "1000", "--decode-step", "20", "--json"]
+    parser = argparse.ArgumentParser()
+    load_verb("traffic").arguments(parser)
+    traffic._found(parser.parse_args([str(trace), *words[:-1]]), seen.append)
+    assert seen == [
+        "reading trace.jsonl",
+        "replaying it on caches of every size",
+        "simulating a pool of 4 blocks (1 of 2)",
+        "simulating a pool of 8 blocks (2 of 2)",
+    ]
+    assert main(["traffic", str(trace), *words]) == 0
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
+    assert "simulating a pool of 8 blocks (2 of 2)" in text

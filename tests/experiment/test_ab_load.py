@@ -142,6 +142,7 @@ def test_both_arms_hold_the_same_conversations(gemma: Path, tmp_path: Path) -> N
         first, second = ([row.prompt_tokens or 0 for row in run.rows[at::2]] for at in (0, 1))
         assert all(later > early + 6 for early, later in zip(first, second, strict=True))
     assert record.ab is not None
+    assert "the turns of one conversation are drawn as requests of their own" in " ".join(record.ab.verdict.because)
     assert [arm.label for arm in record.ab.arms.values()] == [
         "prefix caching the engine's own",
         "prefix caching off",

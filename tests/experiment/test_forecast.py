@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from kvlab import api, showcase
 from kvlab.core.forecast import forecast, scored
 from kvlab.core.measure import PoolUse
-from kvlab.core.record import Forecast, Run
+from kvlab.core.plan import Ask
+from kvlab.core.record import Forecast, Load, Run
 
 SEEN = {"a": (4.0, 1.0), "b": (7.0, 1.0)}
 """Requests at once, and whether any waited, as llama-server stated in the demo of the README: 4 in A and 7 in B."""
@@ -66,3 +68,12 @@ def test_few_requests_leave_the_pool_empty_and_nothing_waits(gemma: Path) -> Non
 def test_what_cannot_be_foretold_is_not(gemma: Path) -> None:
     assert rows(gemma, concurrency=None, rate=2.0) == ()
     assert rows(gemma, input_tokens=None) == ()
+
+
+@pytest.mark.parametrize(("block", "seen"), [(32, 0.010988), (128, 0.017589)])
+def test_the_use_of_a_paged_pool_is_counted_in_whole_blocks(gemma: Path, block: int, seen: float) -> None:
+    """What a vLLM 0.32 on a CPU stated (kv_cache_usage_perc) with four requests of 128 to 152 tokens at once."""
+    load = Load(dataset="random", prompts=24, input_tokens=128, output_tokens=24, concurrency=4, rate=None, seed=0)
+    plan = api.plan_ask(gemma, Ask(engine="vllm", gpu="cpu", pool_gib=1, context=2048, block_size=block))
+    (row,) = [row for row in forecast({"a": plan}, load) if row.name == "peak_cache_use"]
+    assert row.low < seen < row.high < 1.1 * seen

@@ -85,6 +85,23 @@ def counted(text: str) -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
+def doing() -> Iterator[Callable[[str], None]]:
+    """On a terminal what is being done, and for how long; elsewhere nothing, for most of it is done at once."""
+    if not sys.stderr.isatty():
+        yield lambda text: None
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from kvlab.reporting.terminal import screen
+    from kvlab.reporting.words import plain
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=screen(stderr=True), transient=True) as display:
+        task = display.add_task("reading", total=None)
+        yield lambda text: display.update(task, description=plain(text)[:100])
+
+
+@contextmanager
 def starting(plan: Plan, log: Path) -> Iterator[Callable[[str], None]]:
     """The engine's last line while it loads, on a terminal; elsewhere that it loads."""
     from kvlab import engines

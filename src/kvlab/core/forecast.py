@@ -43,7 +43,9 @@ def _of_arm(arm: ArmName, plan: Plan, load: Load, tokens: tuple[int, int]) -> li
     low, high = max(1, min(cap, min(sizes) // most)), max(1, min(cap, max(sizes) // prompt))
     because = f"{together} in flight of {prompt:,} to {most:,} tokens, {capacity.tokens:,} tokens in the pool"
     because += "" if limit is None else f", at most {limit} at once by the engine's own limit"
-    use = (low * prompt / max(sizes), high * most / min(sizes))
+    block = capacity.block_size or 1  # an engine without blocks holds tokens
+    whole = [-(-tokens // block) * block for tokens in (prompt, most)]
+    use = (low * whole[0] / max(sizes), high * whole[1] / min(sizes))
     rows = (
         ("running_at_once", "requests", float(low), float(high)),
         ("peak_cache_use", "share", min(1.0, use[0]), min(1.0, use[1])),

@@ -16,7 +16,7 @@ from kvlab.core.traffic import LengthCurves, Reuse, Sampled, Traffic
 from kvlab.workload.beside import beside, whole_blocks
 from kvlab.workload.lengths import Column, curve, lengths, limit, paging
 from kvlab.workload.moves import Seen, moves
-from kvlab.workload.questions import Questions
+from kvlab.workload.questions import Questions, Tell
 from kvlab.workload.reuse import Window, reuse
 from kvlab.workload.under_load import under_load
 
@@ -28,7 +28,9 @@ _MOST_SHARE = 50
 """Per cent of the blocks from which a sample is no gain."""
 
 
-def analyse(trace: Trace, files: Sequence[str], asked: Questions, broken: Breakers | None = None) -> Traffic:
+def analyse(
+    trace: Trace, files: Sequence[str], asked: Questions, tell: Tell, broken: Breakers | None = None
+) -> Traffic:
     """Lengths, limit, reuse, paging and moves; `broken`: what breaks the prefixes of its prompts.
 
     Raises BadInput for questions that the trace cannot answer.
@@ -49,6 +51,7 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions, broken: Breake
         window = Window(len(trace.inputs) // 2 if asked.last_half else 0, trace.inputs)
         capacities = whole_blocks(asked.capacities, trace.blocks.size, asked.bytes_per_token, "--capacity")
         points = (*capacities, *(2 * at for at in capacities[:1]))  # a move asks what a pool twice as large hits
+        tell("replaying it on caches of every size")
         found = reuse(trace.blocks, window, points, asked.bytes_per_token)
         pool = capacities[0] if capacities else None
         found = replace(found, asked_blocks=capacities, **beside(trace.blocks, capacities, asked))
@@ -73,7 +76,7 @@ def analyse(trace: Trace, files: Sequence[str], asked: Questions, broken: Breake
         reuse=found,
         paging=() if answers is None else paging(prompts, answers, total, longest),
         moves=moves(Seen(of_prompts, recommended, found, broken, pool)),
-        load=under_load(trace, asked),
+        load=under_load(trace, asked, tell),
         breakers=broken,
         left_out=trace.left_out,
         counted=trace.counted,

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
+
+Tell = Callable[[str], None]
+"""Is told what is being done now, in words."""
 
 
 class Questions(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from kvlab.core.traffic import Lengths, PoolLoad, UnderLoad
 from kvlab.workload.beside import whole_blocks
 from kvlab.workload.blockpool import BlockPool
 from kvlab.workload.lengths import Column, lengths
-from kvlab.workload.questions import Questions
+from kvlab.workload.questions import Questions, Tell
 from kvlab.workload.scheduler import Job, Limits, Speed, State
 from kvlab.workload.schedulers import Scheduler, scheduler
 
@@ -23,7 +23,7 @@ _ENGINE = "vllm"
 """Simulated where none is named."""
 
 
-def under_load(trace: Trace, asked: Questions) -> UnderLoad | None:
+def under_load(trace: Trace, asked: Questions, tell: Tell) -> UnderLoad | None:
     """What every pool of `asked.pools` makes of the trace; None when none is asked for. Raises BadInput."""
     if not asked.pools:
         if asked.decode_step_ms is not None:
@@ -46,7 +46,10 @@ def under_load(trace: Trace, asked: Questions) -> UnderLoad | None:
     if max(pools) > _MOST:
         raise BadInput(f"--pool takes up to {_MOST:,} blocks")
     load = _Load(trace, rule, limits, speed)
-    found = [load.on(at, asked.bytes_per_token) for at in pools]
+    found = []
+    for number, blocks in enumerate(pools):
+        tell(f"simulating a pool of {blocks:,} blocks ({number + 1} of {len(pools)})")
+        found.append(load.on(blocks, asked.bytes_per_token))
     return UnderLoad(
         block_size=size,
         pools=tuple(found),

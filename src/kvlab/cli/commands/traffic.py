@@ -11,6 +11,9 @@ from kvlab.core.errors import BadInput
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from kvlab.core.traffic import Traffic
+    from kvlab.workload.questions import Tell
+
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     for add in (_reading, _answers, _caches, _load, _model):
@@ -121,16 +124,38 @@ def _model(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> Answer:
-    from kvlab import api
+    from kvlab.cli import progress
 
     if options.model is None and options.kv_dtype:
         raise BadInput("--kv-dtype says how the cache of --model is stored: give --model SOURCE")
     if options.model is None and options.engine and not options.pool:
         raise BadInput("--engine is about the cache of --model, or about --pool: give one of them")
-    found = api.traffic(
+    with progress.doing() as tell:
+        found = _found(options, tell)
+
+    def show() -> RenderableType:
+        from kvlab.reporting.terminal_traffic import traffic
+
+        if options.report is None:
+            return traffic(found)
+        from pathlib import Path
+
+        from rich.console import Group
+        from rich.text import Text
+
+        return Group(traffic(found), Text(f"\nreport: {Path(options.report) / 'report.html'}"))
+
+    return Answer(found, show)
+
+
+def _found(options: argparse.Namespace, tell: Tell) -> Traffic:
+    from kvlab import api
+
+    return api.traffic(
         *options.file,
         form=options.format,
         report=options.report,
+        tell=tell,
         percentile=options.percentile,
         capacities=_capacities(options.capacity),
         policies=_words(options.policy),
@@ -153,20 +178,6 @@ def _run(options: argparse.Namespace) -> Answer:
         context=options.context,
         bytes_per_token=_bytes_per_token(options),
     )
-
-    def show() -> RenderableType:
-        from kvlab.reporting.terminal_traffic import traffic
-
-        if options.report is None:
-            return traffic(found)
-        from pathlib import Path
-
-        from rich.console import Group
-        from rich.text import Text
-
-        return Group(traffic(found), Text(f"\nreport: {Path(options.report) / 'report.html'}"))
-
-    return Answer(found, show)
 
 
 def _words(text: str | None) -> tuple[str, ...]:
