@@ -24,6 +24,13 @@ from kvlab.ports import free_port
 PLAN = ("--gpu", "cpu", "--pool-gib", "1", "--context", "2048")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def ctrl_c_is_heard() -> None:
+    """A shell starts what it puts into the background deaf to it, and so are the commands that tests interrupt."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture(scope="session")
 def vllm() -> Path:
     folder = Path(os.environ["KVLAB_VLLM"])
