@@ -19,9 +19,14 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def pytest_configure() -> None:
-    """A shell starts what it puts into the background deaf to Ctrl-C, and so are the commands that tests interrupt."""
+    """`make test &` and nohup start this process deaf to two signals, and with it the commands that tests send them.
+
+    A signal that is handled here, in whatever way, is heard by what is started.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
 @pytest.fixture(autouse=True, scope="session")
