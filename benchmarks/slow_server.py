@@ -16,7 +16,7 @@ import subprocess
 import sys
 from time import perf_counter
 
-from aiohttp import ClientResponse, ClientSession, ClientTimeout, web
+from aiohttp import ClientResponse, ClientSession, ClientTimeout, TCPConnector, web
 
 from kvlab.ports import free_port
 
@@ -29,7 +29,10 @@ class Proxy:
     def __init__(self, target: str, factor: float) -> None:
         self._target = target
         self._factor = factor
-        self._session = ClientSession(timeout=ClientTimeout(total=None), auto_decompress=False)
+        # llama.cpp's server closes a connection after a few answers, at times just when the next request is sent.
+        self._session = ClientSession(
+            timeout=ClientTimeout(total=None), auto_decompress=False, connector=TCPConnector(force_close=True)
+        )
 
     async def pass_on(self, request: web.Request) -> web.StreamResponse:
         """One request; of a stream every piece waits for its own moment."""
