@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 
 _VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -45,3 +46,20 @@ class Page(HTMLParser):
     def all_text(self) -> str:
         """All text, white space as in the source."""
         return "".join(text for texts in self.texts.values() for text in texts)
+
+
+def needs_nothing(page: Page) -> None:
+    """Asserts that a page loads nothing and runs nothing."""
+    assert not page.names() & {"script", "link", "img", "iframe", "object", "embed", "base", "form", "image", "use"}
+    for element, attributes in page.elements:
+        assert not [
+            key for key in attributes if key.startswith("on") or key in ("src", "srcset", "action", "xlink:href")
+        ]
+        assert (attributes.get("href") or "#").startswith("#")
+        assert element != "meta" or attributes.get("http-equiv") in (None, "Content-Security-Policy")
+        # A label of a table's cell is text: it is drawn and never resolved.
+        for value in (value for key, value in attributes.items() if key != "data-label"):
+            assert re.findall(r"url\((?!#)", value or "") == [] or attributes.get("role") == "img"
+    style = "".join(page.texts["style"])
+    assert "url(" not in style
+    assert "@import" not in style
