@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 import msgspec
 
@@ -24,7 +26,7 @@ from kvlab.load.tls import context
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from aiohttp import ClientResponse, ClientSession
+    from aiohttp import AddrInfoType, ClientResponse, ClientSession
 
 KEY_VARIABLE = "KVLAB_API_KEY"
 """Its own name: a key of another service is not sent to whatever address is named."""
@@ -32,6 +34,8 @@ KEY_VARIABLE = "KVLAB_API_KEY"
 _KEEP_IDLE_SECONDS = 2.0
 _ERROR_BODY_BYTES = 4096
 _AFTER_DONE_SECONDS = 0.5
+_CLOSING_SECONDS = 2.0
+_CLOSING_LOOK_SECONDS = 0.005
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,8 +75,9 @@ class Connections:
         checked = context(tls or Tls())
         self.timeout = timeout
         self.reuse = True
-        self.fresh = _session(timeout, sent, checked, reuse=False)
-        self._kept = _session(timeout, sent, checked, reuse=True)
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self.fresh = _session(timeout, sent, checked, self._socket, reuse=False)
+        self._kept = _session(timeout, sent, checked, self._socket, reuse=True)
 
     @property
     def session(self) -> ClientSession:
@@ -85,9 +90,28 @@ class Connections:
     async def __aexit__(self, *_: object) -> None:
         await self.fresh.close()
         await self._kept.close()
+        await self._closed()
+
+    def _socket(self, address: AddrInfoType) -> socket.socket:
+        made = socket.socket(*address[:3])
+        self._sockets.add(made)
+        return made
+
+    async def _closed(self) -> None:
+        """Wait for the goodbyes of TLS, which aiohttp does not wait for where a connection is not reused."""
+        limit = perf_counter() + _CLOSING_SECONDS
+        while any(one.fileno() >= 0 for one in self._sockets) and perf_counter() < limit:
+            await asyncio.sleep(_CLOSING_LOOK_SECONDS)
 
 
-def _session(timeout: float, credentials: str | None, tls: SSLContext | bool, *, reuse: bool) -> ClientSession:
+def _session(
+    timeout: float,
+    credentials: str | None,
+    tls: SSLContext | bool,
+    sockets: Callable[[AddrInfoType], socket.socket],
+    *,
+    reuse: bool,
+) -> ClientSession:
     from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
     # Compressed streams arrive in the compressor's rhythm, not in the engine's.
@@ -96,9 +120,11 @@ def _session(timeout: float, credentials: str | None, tls: SSLContext | bool, *,
     if credentials is not None or key is not None:
         headers["Authorization"] = credentials or f"Bearer {key}"
     return ClientSession(
-        connector=TCPConnector(limit=0, keepalive_timeout=_KEEP_IDLE_SECONDS, ttl_dns_cache=None, ssl=tls)
+        connector=TCPConnector(
+            limit=0, keepalive_timeout=_KEEP_IDLE_SECONDS, ttl_dns_cache=None, ssl=tls, socket_factory=sockets
+        )
         if reuse
-        else TCPConnector(limit=0, force_close=True, ttl_dns_cache=None, ssl=tls),
+        else TCPConnector(limit=0, force_close=True, ttl_dns_cache=None, ssl=tls, socket_factory=sockets),
         timeout=ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS),
         headers=headers,
     )
