@@ -34,6 +34,7 @@ KEY_VARIABLE = "KVLAB_API_KEY"
 _KEEP_IDLE_SECONDS = 2.0
 _ERROR_BODY_BYTES = 4096
 _AFTER_DONE_SECONDS = 0.5
+_READ_BYTES = 1 << 16
 _CLOSING_SECONDS = 2.0
 _CLOSING_LOOK_SECONDS = 0.005
 
@@ -93,7 +94,7 @@ class Connections:
         await self._closed()
 
     def _socket(self, address: AddrInfoType) -> socket.socket:
-        made = socket.socket(*address[:3])
+        made = _Socket(*address[:3])
         self._sockets.add(made)
         return made
 
@@ -102,6 +103,16 @@ class Connections:
         limit = perf_counter() + _CLOSING_SECONDS
         while any(one.fileno() >= 0 for one in self._sockets) and perf_counter() < limit:
             await asyncio.sleep(_CLOSING_LOOK_SECONDS)
+
+
+class _Socket(socket.socket):
+    """A socket that reads less at once than asyncio asks for.
+
+    For the 256 KiB that it asks for, the C library maps memory and unmaps it again with every token that arrives.
+    """
+
+    def recv(self, most: int, flags: int = 0, /) -> bytes:
+        return super().recv(min(most, _READ_BYTES), flags)
 
 
 def _session(
