@@ -43,3 +43,24 @@ def test_a_task_file_of_ones_own_on_the_embedded_engine(llama_server: Server, tm
         assert figure.difference.value == 0.0
     logs = list((tmp_path / "lab" / "gate").rglob("lm_eval.log"))
     assert len(logs) == 3
+
+
+def test_sampled_answers_fail(llama_server: Server, tmp_path: Path) -> None:
+    """Arm B is broken on purpose: lists and JSON written at temperature 1, over the task's own `do_sample: false`."""
+    found = kvlab.quality(
+        llama_server.url,
+        llama_server.url.replace("127.0.0.1", "localhost"),
+        parts=("lm-eval",),
+        b_temperature=1.0,
+        lm_eval=("kvlab_written",),
+        lm_eval_bin=os.environ["KVLAB_LM_EVAL"],
+        lm_eval_include=TASKS,
+        lab=tmp_path / "lab",
+    )
+    (part,) = found.parts
+    assert found.gate is not None
+    assert (part.verdict, found.gate.verdict) == ("fail", "fail"), part.because
+    accuracy, again = (figure.difference for figure in part.numbers[:2])
+    assert accuracy is not None
+    assert again is not None
+    assert accuracy.high < -0.01 < again.value
