@@ -16,7 +16,9 @@ _STOP_SECONDS = 20.0
 
 
 def run(argv: Sequence[str], log: Path, *, env: Mapping[str, str], cwd: Path | None, watch: Callable[[], None]) -> int:
-    """Runs `argv`, both outputs in the file `log`, and returns its exit code. `watch` is called ten times a second.
+    """Runs `argv`, both outputs in the file `log`, and returns its exit code.
+
+    `watch` is called ten times a second, and once more when all has been written.
 
     When this is interrupted, or `watch` raises, the program and all that it started have ended before this raises.
     """
@@ -32,10 +34,11 @@ def run(argv: Sequence[str], log: Path, *, env: Mapping[str, str], cwd: Path | N
         )
     try:
         answer()
-        while process.poll() is None:
+        while (code := process.poll()) is None:
             time.sleep(_POLL_SECONDS)
             watch()
-        return process.returncode
+        watch()
+        return code
     finally:
         assert process.stdin is not None
         process.stdin.close()  # the supervisor ends everything

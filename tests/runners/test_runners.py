@@ -118,7 +118,7 @@ def test_its_file_becomes_kvlabs(name: str, program: Program, tmp_path: Path, mo
     ["  50%|#####     | 12/24 [00:00<00:00, 23.30it/s]", "Processed 12/24", "successful=12", "3/9 files\\n12/24"],
 )
 def test_its_progress_is_told(line: str, program: Program, tmp_path: Path) -> None:
-    shown = f"print('{line}', end='\\r', flush=True)\ntime.sleep(0.4)\n"
+    shown = f"print('{line}', end='\\r', flush=True)\n"
     path = program("vllm", shown + leaves("vllm", tmp_path / "noted"))
     counts: list[tuple[int, int]] = []
     external.measure(runner("vllm"), TASK, program=str(path), on_count=lambda done, total: counts.append((done, total)))
