@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import subprocess
@@ -8,8 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from itertools import pairwise
+from typing import Any
 
 import pytest
+from aiohttp import web
 from scripted_server import DONE, Answer, chat_event, event, plain, serving, stream, usage
 
 from kvlab.core.errors import BadInput, ServerRefused
@@ -31,18 +34,24 @@ def one_row(answer: Answer, spec: LoadSpec = ONE) -> RequestRow:
 
 
 def test_a_complete_answer() -> None:
-    row = one_row(stream(0.05, event("a"), 0.05, event("b"), 0.05, event("c", "length"), usage(4, 3, 2), DONE))
-    assert row.error is None
-    assert (row.prompt_tokens, row.output_tokens, row.cached_tokens, row.tokens_from) == (4, 3, 2, "usage")
-    assert (row.status, row.finish_reason) == (200, "length")
-    assert row.ttft == pytest.approx(0.05, abs=0.02)
-    assert row.itls == pytest.approx([0.05, 0.05], abs=0.02)
-    assert row.e2e == pytest.approx(0.15, abs=0.03)
-    assert row.tpot is not None
-    assert row.e2e is not None
-    assert row.ttft is not None
-    # vLLM: latency minus TTFT, over the tokens after the first.
-    assert row.tpot == pytest.approx((row.e2e - row.ttft) / 2)
+    """A busy machine makes some answers late, none early."""
+    answer = stream(0.05, event("a"), 0.05, event("b"), 0.05, event("c", "length"), usage(4, 3, 2), DONE)
+    with serving(answer) as server:
+        rows = run_load(server.url, [PROMPT] * 8, ONE).rows
+    for row in rows:
+        assert row.error is None
+        assert (row.prompt_tokens, row.output_tokens, row.cached_tokens, row.tokens_from) == (4, 3, 2, "usage")
+        assert (row.status, row.finish_reason) == (200, "length")
+        assert row.tpot is not None
+        assert row.e2e is not None
+        assert row.ttft is not None
+        assert row.ttft > 0.049
+        assert row.e2e > 0.149
+        # vLLM: latency minus TTFT, over the tokens after the first.
+        assert row.tpot == pytest.approx((row.e2e - row.ttft) / 2)
+    assert min(row.ttft or 1 for row in rows) < 0.07
+    assert min(row.e2e or 1 for row in rows) < 0.18
+    assert min(max(abs(gap - 0.05) for gap in row.itls) for row in rows) < 0.02
 
 
 def test_one_chunk_with_many_events_and_events_in_pieces() -> None:
@@ -168,10 +177,18 @@ def test_the_key_is_sent_and_never_kept(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_closed_loop_keeps_its_concurrency() -> None:
-    with serving(stream(0.05, event("a", "stop"), DONE)) as server:
-        result = run_load(server.url, [PROMPT] * 12, LoadSpec(concurrency=4))
+    """The server answers no request of four before it has the other three."""
+    four = asyncio.Barrier(4)
+
+    async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        await four.wait()
+        return await stream(0.05, event("a", "stop"), DONE)(request, body)
+
+    with serving(answer) as server:
+        result = run_load(server.url, [PROMPT] * 12, LoadSpec(concurrency=4, timeout=10))
+    assert [row.error for row in result.rows] == [None] * 12
     assert server.most_in_flight == 4
-    assert 0.15 < result.duration < 0.4
+    assert result.duration > 0.149
     assert [row.index for row in result.rows] == list(range(12))
     assert all(row.scheduled == row.sent for row in result.rows)
 
@@ -181,7 +198,10 @@ def test_an_open_loop_sends_on_time_whatever_the_server_does() -> None:
         result = run_load(server.url, [PROMPT] * 20, LoadSpec(rate=40, seed=3))
     assert server.most_in_flight > 10
     assert result.rows[-1].scheduled == pytest.approx(0.5)
-    assert all(0 <= row.sent - row.scheduled < 0.05 for row in result.rows)
+    late = sorted(row.sent - row.scheduled for row in result.rows)
+    assert late[0] >= 0
+    assert late[10] < 0.05
+    assert late[-1] < 0.5  # none waits for an answer
     assert all(a.scheduled < b.scheduled for a, b in pairwise(result.rows))
 
 
@@ -192,8 +212,7 @@ def test_waiting_for_the_cap_counts_as_latency() -> None:
     assert server.most_in_flight == 1
     assert last.ttft is not None
     assert last.ttft > 0.55
-    assert last.first is not None
-    assert last.first - last.sent == pytest.approx(0.1, abs=0.03)
+    assert min((row.first or 9) - row.sent for row in result.rows) == pytest.approx(0.1, abs=0.03)
 
 
 def test_warm_up_is_sent_first_and_leaves_no_row() -> None:
@@ -208,15 +227,11 @@ def test_warm_up_is_sent_first_and_leaves_no_row() -> None:
     ]  # fmt: skip
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_first_contact_is_one_line() -> None:
-    with pytest.raises(ServerRefused, match=r"^no server at http://127.0.0.1:\d+/v1/models: .*refused.*; start"):
-        run_load(f"127.0.0.1:{free_port()}", [PROMPT], ONE)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # and nobody listens there
+        with pytest.raises(ServerRefused, match=r"^no server at http://127.0.0.1:\d+/v1/models: .*refused.*; start"):
+            run_load(f"127.0.0.1:{silent.getsockname()[1]}", [PROMPT], ONE)
     cases = [
         (plain(HTML, 200, "text/html"), "answered HTML instead of a JSON list of models"),
         (plain("boom", 500, "text/plain"), r"/v1/models answered 500: boom$"),
@@ -278,15 +293,27 @@ def test_the_metrics_beside_a_run() -> None:
     def read(pages: Mapping[str, str], _: Mapping[str, float]) -> dict[str, float]:
         return {word: float(value) for word, value in (line.split() for line in pages["/metrics"].splitlines())}
 
+    looks_at_three = 0
+    looked = asyncio.Event()
+
+    async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        if len(server.bodies) > 1:  # the first warms up
+            await looked.wait()
+        return await stream(0.05, event("a", "stop"), DONE)(request, body)
+
     def page() -> str:
+        nonlocal looks_at_three
+        looks_at_three += server.in_flight == 3
+        if looks_at_three == 2:
+            looked.set()
         count = len(server.bodies)
         lines = [f"running {server.in_flight}", f"prefix_queries_tokens_total {10 + 4 * count}"]
         return "\n".join([*lines, f"prefix_hits_tokens_total {count}", f"kv_used_ratio {0.1 * server.in_flight}"])
 
     metrics = MetricMap(prefix="x", more=read, paths=("/metrics", "/absent"))
-    with serving(stream(0.2, event("a", "stop"), DONE)) as server:
+    with serving(answer) as server:
         server.pages["/metrics"] = page
-        spec = LoadSpec(concurrency=3, sample_every=0.05)
+        spec = LoadSpec(concurrency=3, sample_every=0.05, timeout=10)
         result = run_load(server.url, [PROMPT] * 6, spec, warm_up=[PROMPT], metrics=metrics)
     assert result.pool.peak_running == 3
     assert result.pool.peak_kv_used == pytest.approx(0.3)
