@@ -21,6 +21,7 @@ from kvlab.swept import sweep as sweep
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kvlab.codes import AnyPage
     from kvlab.core.check import Check
     from kvlab.core.comparison import Compare
     from kvlab.core.diagnosis import Diagnosis
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from kvlab.core.observation import Observation
     from kvlab.core.quality import Quality
     from kvlab.core.record import Record
-    from kvlab.core.rule import Explain
+    from kvlab.core.rule import Explain, RuleList
     from kvlab.load.bench import BenchResult, BenchSpec
     from kvlab.load.spec import OnProgress
     from kvlab.options import DiagnoseOptions, PlanOptions, QualityOptions
@@ -144,6 +145,23 @@ def explain(log: str | PathLike[str], *, engine: str | None = None) -> Explain:
     from kvlab.symptoms import explain as run
 
     return run(place(log, "log"), engine)
+
+
+def explain_code(name: str) -> AnyPage:
+    """The page of a code that kvlab names in its answers, or of kind:code where it stands for several things.
+
+    Raises BadInput that names the nearest code.
+    """
+    from kvlab import codes
+
+    return codes.find(name).page
+
+
+def explain_list() -> RuleList:
+    """Every rule of `explain` with its page, and all other codes with their titles."""
+    from kvlab.codes import listing
+
+    return listing()
 
 
 def diagnose(

@@ -11,7 +11,7 @@ from kvlab.core.observation import Observation, Seen
 from kvlab.core.scrape import STARTED_AT
 from kvlab.load import clock
 from kvlab.load.address import base_url
-from kvlab.load.client import Connections
+from kvlab.load.connections import Connections
 from kvlab.load.pages import METRICS_BYTES, body
 from kvlab.load.reply import shorten
 from kvlab.load.server import contact

@@ -18,7 +18,7 @@ from kvlab.core.masking import masked
 from kvlab.core.measure import RequestRow
 from kvlab.core.result import BENCH_SCHEMA, Result, rows_beside
 from kvlab.core.runner import Runner, Task
-from kvlab.load.client import api_key
+from kvlab.load.connections import api_key
 
 OnCount = Callable[[int, int], None]
 
@@ -91,7 +91,7 @@ def aim(url: str, model: str | None) -> tuple[str, str]:
     """
     from kvlab.load import clock
     from kvlab.load.address import authorization, shown
-    from kvlab.load.client import Connections
+    from kvlab.load.connections import Connections
     from kvlab.load.server import contact
 
     if authorization(url) is not None:

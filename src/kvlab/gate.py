@@ -21,7 +21,7 @@ from kvlab.lab import Lab
 from kvlab.launch import DYING_SECONDS, start
 from kvlab.load import clock
 from kvlab.load.address import base_url
-from kvlab.load.client import Connections
+from kvlab.load.connections import Connections
 from kvlab.preflight import check_installed
 from kvlab.settings import ArmName, OnStep, Step
 

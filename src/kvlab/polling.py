@@ -12,7 +12,7 @@ from kvlab.attach import info, named, pages
 from kvlab.core.diagnosis import Look, Scrape
 from kvlab.core.errors import ServerRefused
 from kvlab.load import clock
-from kvlab.load.client import Connections
+from kvlab.load.connections import Connections
 from kvlab.load.pages import to_keep
 
 if TYPE_CHECKING:

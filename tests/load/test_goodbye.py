@@ -14,7 +14,7 @@ from threading import Thread
 
 import pytest
 
-from kvlab.load.client import Connections
+from kvlab.load.connections import Connections
 from kvlab.load.spec import Tls
 
 LATE = 0.2

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import kvlab
 from kvlab import codes
 from kvlab.cli import main
 from kvlab.core.errors import BadInput
@@ -34,7 +35,7 @@ def test_every_file_with_a_page_is_printed_by_its_code(
     assert " ".join(title.rstrip('."').split()) in " ".join(shown.split())
     assert main(["explain", code, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["code"] == code
+    assert document["code"] == code == kvlab.explain_code(code).code
     if [name for _, name in FILES].count(code) == 1:
         assert document["schema"] == SCHEMAS.get(kind, "kvlab/rule@1")
 
@@ -55,6 +56,7 @@ def test_the_list_has_every_code(capsys: pytest.CaptureFixture[str]) -> None:
     listed = [("rule", rule["code"]) for rule in document["rules"]]
     listed += [(other["kind"], other["code"]) for other in document["others"]]
     assert sorted(listed) == sorted(FILES)
+    assert [rule.code for rule in kvlab.explain_list().rules] == [rule["code"] for rule in document["rules"]]
     assert main(["explain", "--list"]) == 0
     shown = capsys.readouterr().out
     assert all(re.search(rf"^{code} ", shown, re.MULTILINE) for _, code in FILES)

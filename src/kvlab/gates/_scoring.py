@@ -19,7 +19,7 @@ from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.gate import CannotRun, GateOptions, Side
 from kvlab.core.scoring import NoScores, Post, ScoreAsk, Scored, ScorePart, Scores, Scoring
 from kvlab.load import clock
-from kvlab.load.client import Connections
+from kvlab.load.connections import Connections
 from kvlab.load.exact import Tokenizer
 from kvlab.load.pages import body, without_secrets
 from kvlab.load.reply import server_message

@@ -45,7 +45,7 @@ def _target(side: Side) -> command.Target:
     from collections.abc import Callable
 
     from kvlab.load import clock
-    from kvlab.load.client import Connections
+    from kvlab.load.connections import Connections
     from kvlab.load.server import contact
 
     async def main(_: Callable[[], float]) -> command.Target:

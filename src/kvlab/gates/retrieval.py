@@ -52,7 +52,7 @@ def _collect(side: Side) -> Marks:
 
 def _made(side: Side, asked: Sequence[Cell]) -> tuple[Hay, ...]:
     from kvlab.load import clock
-    from kvlab.load.client import Connections
+    from kvlab.load.connections import Connections
     from kvlab.load.exact import Tokenizer
     from kvlab.load.server import contact, tokens_of
 

@@ -14,7 +14,7 @@ from kvlab.core.errors import BadInput, EngineFailed, shortened
 from kvlab.core.gate import GateOptions
 from kvlab.core.masking import masked
 from kvlab.load.address import authorization, base_url
-from kvlab.load.client import api_key
+from kvlab.load.connections import api_key
 
 NAMES = ("lm_eval", "lm-eval")
 MISSING = (

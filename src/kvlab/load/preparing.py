@@ -11,7 +11,7 @@ from kvlab import engines
 from kvlab.core.errors import BadInput
 from kvlab.core.objectives import Objective
 from kvlab.load import clock, sets
-from kvlab.load.client import Connections
+from kvlab.load.connections import Connections
 from kvlab.load.datasets import Dataset, RandomTokens
 from kvlab.load.exact import Tokenizer, random_prompts
 from kvlab.load.making import Made, Tools, Wanted

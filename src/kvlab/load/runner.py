@@ -12,8 +12,8 @@ from kvlab.core.measure import PoolUse, RequestRow
 from kvlab.core.metric_map import MetricMap
 from kvlab.load import clock
 from kvlab.load.calls import Chain, chains
-from kvlab.load.client import Connections
 from kvlab.load.clock import ArrivalSelector
+from kvlab.load.connections import Connections
 from kvlab.load.processes import Fleet, processes_for
 from kvlab.load.sampler import Sampler, pool_use
 from kvlab.load.schedule import due_times

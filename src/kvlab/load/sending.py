@@ -14,8 +14,9 @@ import msgspec
 from kvlab.core.measure import RequestRow
 from kvlab.load import clock
 from kvlab.load.calls import Chain
-from kvlab.load.client import Call, Client, Connections
+from kvlab.load.client import Call, Client
 from kvlab.load.clock import ArrivalSelector
+from kvlab.load.connections import Connections
 from kvlab.load.spec import LoadSpec
 
 OnRow = Callable[[RequestRow], None]

@@ -11,7 +11,7 @@ from kvlab.core.engine import TokenApi
 from kvlab.core.errors import BadInput, ServerRefused
 from kvlab.core.metric_map import MetricMap
 from kvlab.load.address import base_url
-from kvlab.load.client import KEY_VARIABLE
+from kvlab.load.connections import KEY_VARIABLE
 from kvlab.load.failures import connect_problem
 from kvlab.load.pages import MODELS_BYTES, body, without_secrets
 from kvlab.load.reply import server_message, shorten

@@ -14,8 +14,8 @@ import msgspec
 from kvlab.core.errors import KvlabError
 from kvlab.core.measure import RequestRow
 from kvlab.load import clock
-from kvlab.load.client import Connections
 from kvlab.load.clock import ArrivalSelector
+from kvlab.load.connections import Connections
 from kvlab.load.processes import WIDTH, Job, Told, framed, tickets
 from kvlab.load.sending import Sender, Sent
 

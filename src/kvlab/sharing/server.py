@@ -52,7 +52,7 @@ def look(url: str, engine: str | None) -> Known:
 def _told(url: str) -> str | None:
     """The engine's name by its list of models, where it serves no page that states more."""
     from kvlab.load import clock
-    from kvlab.load.client import Connections
+    from kvlab.load.connections import Connections
     from kvlab.load.server import contact
 
     async def main(_: Callable[[], float]) -> str | None:
@@ -71,7 +71,7 @@ def vocabulary(url: str, engine: str | None) -> tuple[int, ...]:
     Raises ServerRefused when the server cannot be reached.
     """
     from kvlab.load import clock
-    from kvlab.load.client import Connections
+    from kvlab.load.connections import Connections
     from kvlab.load.exact import Tokenizer
     from kvlab.load.server import contact, tokens_of
 

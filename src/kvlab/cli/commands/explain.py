@@ -68,9 +68,9 @@ def _page(name: str) -> Answer:
 
 
 def _list() -> Answer:
-    from kvlab.codes import listing
+    from kvlab.api import explain_list
 
-    found = listing()
+    found = explain_list()
 
     def show() -> RenderableType:
         from kvlab.reporting.terminal_codes import code_list
