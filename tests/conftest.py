@@ -11,11 +11,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from kvlab import api
 from kvlab.launch import Server, start
 
 GOLDEN = Path(__file__).parent / "golden"
+# Neither a busy machine nor the draw of a day decides whether a change lands. With `--hypothesis-profile=drawn` the
+# examples are other ones in every run, for those who look for what was not thought of.
+_ALLOWED = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
+settings.register_profile("drawn", deadline=None, suppress_health_check=_ALLOWED)
+settings.register_profile("kvlab", settings.get_profile("drawn"), derandomize=True)
+settings.load_profile("kvlab")
 
 
 def pytest_configure() -> None:

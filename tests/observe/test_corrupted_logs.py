@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvlab import engines
@@ -175,7 +175,7 @@ def test_no_number_of_a_damaged_log_is_wrong(
     assert len(of_engines) == len(engines.names())
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_several_damages_at_once(tmp_path: Path, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(logs())))
@@ -196,7 +196,7 @@ def test_several_damages_at_once(tmp_path: Path, data: st.DataObject) -> None:
     assert not false
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_bits_that_flipped_raise_nothing(tmp_path: Path, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(logs())))

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvlab import api
@@ -83,7 +83,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("damaged") / "model.json"
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, deadline=None)
 @given(data=st.data(), name=st.sampled_from(NAMES), engine=st.sampled_from(["vllm", "llamacpp"]))
 def test_any_value_at_any_known_key(file: Path, data: st.DataObject, name: str, engine: str) -> None:
     config = json.loads(json.dumps(golden(name)))

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvlab.core.errors import BadInput
@@ -33,7 +33,7 @@ SPLICES = (
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_mutated_file_gives_numbers_or_one_line(file: Path, tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kvlab
@@ -304,7 +304,7 @@ def test_memory_errors_are_told_apart_by_how_far_the_start_had_come(tmp_path: Pa
 FRAGMENTS = [line.encode() for path in LOGS for line in path.read_text().splitlines()]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=150)
 @given(
     st.lists(
         st.one_of(

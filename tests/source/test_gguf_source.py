@@ -8,7 +8,7 @@ from pathlib import Path
 import gguf
 import pytest
 from gguf_writer import write
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvlab import source
@@ -183,7 +183,7 @@ def test_damaged_files_are_one_line(tmp_path: Path, change: dict[int, bytes], si
     assert len(str(caught.value).splitlines()) == 1
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, deadline=None)
 @given(at=st.integers(0, 700), junk=st.binary(min_size=1, max_size=9), size=st.integers(0, 1000))
 def test_any_damage_is_an_answer_or_one_line(tmp_path: Path, at: int, junk: bytes, size: int) -> None:
     refused = "one line"
