@@ -127,6 +127,7 @@ def test_a_ladder_needs_prompts_for_every_step(prompts: Path) -> None:
         (["--percentiles", "50,101"], "is not between 0 and 100"),
         (["--percentiles", "x"], "is no list of numbers"),
         (["--concurrency", "1,0"], "must be at least 1"),
+        (["--num-prompts", "10000001"], "at most 10,000,000"),
         (["--concurrency", "2,2"], "name different concurrencies"),
         (["--concurrency", "1,2", "--rate", "3"], "several concurrencies are a closed loop each"),
         (["--extra-body", "[1]"], "is no JSON object"),

@@ -6,6 +6,7 @@ import pytest
 
 from kvlab.core.errors import BadInput
 from kvlab.load.datasets import PromptsFile, RandomTokens, SharedPrefix, fingerprint, read_prompts
+from kvlab.load.making import Wanted
 from kvlab.load.spec import Prompt
 
 
@@ -79,6 +80,12 @@ def test_lengths_below_one() -> None:
         SharedPrefix(prefix_tokens=1, suffix_tokens=1, output_tokens=1, prefixes=-1)
     with pytest.raises(BadInput, match="output tokens 0 must be at least 1"):
         PromptsFile(path="x", output_tokens=0)
+
+
+def test_numbers_of_prompts_that_cannot_be() -> None:
+    for count, said in ((None, "is needed"), (0, "is needed"), (10**7 + 1, "10,000,001 prompts are more")):
+        with pytest.raises(BadInput, match=said):
+            Wanted(count, 0, "completions").needed()
 
 
 def test_the_fingerprint_knows_texts_and_order() -> None:

@@ -108,6 +108,7 @@ def test_the_page_is_whole_and_harmless() -> None:
     [
         ("http://127.0.0.1:9 --slo tfft:5", "did you mean ttft"),
         ("http://127.0.0.1:9 --slo ttft:500 --num-prompts 20", "cannot show"),
+        ("http://127.0.0.1:9 --most-prompts 10000001", "at most 10,000,000"),
         ("http://127.0.0.1:9 --points 1,x", "write 1,2,4,8"),
         ("http://127.0.0.1:9 --points 1.5", "not a whole number"),
         ("http://127.0.0.1:9 --from 9 --to 3", "--from 9 is above --to 3"),

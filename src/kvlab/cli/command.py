@@ -104,6 +104,16 @@ def count(text: str) -> int:
     return value
 
 
+def requests(text: str) -> int:
+    """An argument type for a number of requests, which are made before the first is sent."""
+    from kvlab.load.making import MOST_PROMPTS
+
+    value = count(text)
+    if value > MOST_PROMPTS:
+        raise argparse.ArgumentTypeError(f"{text} must be at most {MOST_PROMPTS:,}")
+    return value
+
+
 def refuse_bare_address(text: str) -> None:
     """Raises BadInput for HOST:PORT where no file is called so: a URL without its beginning."""
     if re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}(/\S*)?", text) and not os.path.exists(text):

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvlab.cli import idle
-from kvlab.cli.command import count, positive, tokens
+from kvlab.cli.command import count, positive, requests, tokens
 from kvlab.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def add_data(parser: argparse._ActionsContainer, usual: Usual) -> None:
     parser.add_argument(
         "--num-prompts",
         "--limit",
-        type=count,
+        type=requests,
         metavar="N",
         help=f"requests, the first of a file; with --turns all conversations (default: {some})",
     )

@@ -12,6 +12,10 @@ from kvlab.load.exact import Tokenizer
 from kvlab.load.spec import Endpoint, Prompt
 
 
+MOST_PROMPTS = 10_000_000
+"""They are made before the first is sent, and kept."""
+
+
 class Wanted(msgspec.Struct, frozen=True):
     """How many prompts (None: all that a file holds), the seed, and where they go."""
 
@@ -20,9 +24,11 @@ class Wanted(msgspec.Struct, frozen=True):
     endpoint: Endpoint
 
     def needed(self) -> int:
-        """The number of prompts. Raises BadInput when none is stated."""
+        """The number of prompts. Raises BadInput when none is stated, or one that no memory holds."""
         if self.count is None or self.count < 1:
             raise BadInput("a number of prompts is needed, at least 1")
+        if self.count > MOST_PROMPTS:
+            raise BadInput(f"{self.count:,} prompts are more than are made at once, {MOST_PROMPTS:,}")
         return self.count
 
 

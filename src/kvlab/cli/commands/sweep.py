@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvlab.cli.asking import add_arguments, ask
-from kvlab.cli.command import Answer, Command, count, positive, refuse_bare_address, tokens
+from kvlab.cli.command import Answer, Command, count, positive, refuse_bare_address, requests, tokens
 from kvlab.cli.loading import add_tls
 from kvlab.core.errors import BadInput
 
@@ -77,10 +77,10 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     search.add_argument(
         "--target", type=positive, default=0.95, help="share of the requests that must meet them (default: 0.95)"
     )
-    search.add_argument("--num-prompts", type=count, default=128, help="requests of a first look (default: 128)")
+    search.add_argument("--num-prompts", type=requests, default=128, help="requests of a first look (default: 128)")
     search.add_argument(
         "--most-prompts",
-        type=count,
+        type=requests,
         help="requests at one load, when the first do not settle it (default: 4 x as many)",
     )
     search.add_argument("--precision", type=positive, default=0.1, help="width of the bracket, a share (default: 0.1)")
