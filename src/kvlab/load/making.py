@@ -11,7 +11,6 @@ from kvlab.core.errors import BadInput
 from kvlab.load.exact import Tokenizer
 from kvlab.load.spec import Endpoint, Prompt
 
-
 MOST_PROMPTS = 10_000_000
 """They are made before the first is sent, and kept."""
 
