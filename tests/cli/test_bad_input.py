@@ -141,10 +141,10 @@ def test_a_device_is_no_log() -> None:
 
 
 def test_a_refused_connection() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    line = refused("bench", f"http://127.0.0.1:{port}", "--num-prompts", "2")
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # and nobody listens there
+        port = silent.getsockname()[1]
+        line = refused("bench", f"http://127.0.0.1:{port}", "--num-prompts", "2")
     assert str(port) in line
 
 

@@ -40,12 +40,18 @@ def usage(prompt: int, output: int, cached: int | None = None) -> bytes:
 DONE = b"data: [DONE]\n\n"
 
 
+async def begun(request: web.Request) -> web.StreamResponse:
+    """A stream whose headers have been sent."""
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    return response
+
+
 def stream(*steps: bytes | float, cut: bool = False) -> Answer:
     """Bytes are written at once, numbers are pauses in seconds; `cut` breaks the connection at the end."""
 
     async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
+        response = await begun(request)
         for step in steps:
             if isinstance(step, bytes):
                 await response.write(step)
