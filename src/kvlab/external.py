@@ -177,7 +177,9 @@ def _done(log: Path, total: int) -> int:
 
 
 def _why(runner: Runner, code: int, log: Path, key: str | None) -> str:
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip(" │╰╯╭─|")]
+    printed = [line for line in log.read_text(errors="replace").splitlines() if line.strip(" │╰╯╭─|")]
+    # A box holds a sentence in pieces; a path into the folder of this run leads nowhere once it is gone.
+    lines = [line for line in printed if line[0] not in "│╭╰" and str(log.parent) not in line] or printed
     last = masked(lines[-1].split("\r")[-1].strip() if lines else "it printed nothing")
     if key is not None:
         last = last.replace(key, "***")

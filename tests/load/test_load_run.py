@@ -174,6 +174,9 @@ def test_the_key_is_sent_and_never_kept(monkeypatch: pytest.MonkeyPatch) -> None
         result = run_load(server.url, [PROMPT] * 2, ONE)
     assert server.headers[0]["Authorization"] == "Bearer sk-secret"
     assert result.rows[1].error == "http 401: Incorrect API key: ***"
+    refused = pytest.raises(ServerRefused, match=r"key: \*\*\*; set KVLAB_API_KEY to a key that it takes$")
+    with serving(plain('{"error": "Incorrect API key: sk-secret"}', 401)) as server, refused:
+        run_load(server.url, [PROMPT] * 2, ONE)
 
 
 def test_a_closed_loop_keeps_its_concurrency() -> None:
@@ -253,7 +256,7 @@ def test_a_server_that_lists_no_models_is_tried_with_the_name_given() -> None:
     with serving(GOOD) as server:
         server.models = plain("", 404, "text/plain")
         assert run_load(server.url, [PROMPT], LoadSpec(concurrency=1, model="x")).model == "x"
-        with pytest.raises(ServerRefused, match="answered 404"):
+        with pytest.raises(ServerRefused, match=r"answered 404: .*; where a server lists no models, name one with --"):
             run_load(server.url, [PROMPT], ONE)
 
 

@@ -200,6 +200,10 @@ def test_what_goes_wrong_is_one_line(program: Program, monkeypatch: pytest.Monke
                       "'GUIDELLM__SPEC__BACKEND__API_KEY'])")  # fmt: skip
     with pytest.raises(EngineFailed, match=r"^guidellm exited with 1: ValueError: no route for \*\*\*$"):
         external.measure(runner("guidellm"), TASK, program=str(failing))
+    boxed = "print('10:00 ERROR All 4 requests failed')\nprint('│ Reason: all failed, see │\\n│ the log │')\n"
+    gone = program("aiperf", boxed + "print('Log File: ' + os.getcwd() + '/out/aiperf.log')\nsys.exit(1)")
+    with pytest.raises(EngineFailed, match=r"^AIPerf exited with 1: 10:00 ERROR All 4 requests failed$"):
+        external.measure(runner("aiperf"), TASK, program=str(gone))
     silent = program("vllm", "print('done')")
     with pytest.raises(EngineFailed, match="vllm bench serve ended without a result file: done"):
         external.measure(runner("vllm"), TASK, program=str(silent))

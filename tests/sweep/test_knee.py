@@ -56,6 +56,7 @@ def test_a_slope_below_proportion_is_fitted() -> None:
 def test_three_points_are_too_few(over: Over) -> None:
     found = knee(over, curves(lambda load: 50.0 * min(load, 2), 0.01, 4)[:3])
     assert found.code == "abstains"
+    assert knee(over, curves(lambda load: 50.0, 0.01, 4)[:1]).because.startswith("1 point with a steady throughput;")
     assert "at least 4" in found.because
 
 

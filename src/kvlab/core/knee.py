@@ -54,7 +54,8 @@ def knee(over: Over, curves: Sequence[Curve], seed: int = 0) -> Knee:
     """Where throughput stops to rise, with its 95 % interval, or why that cannot be said."""
     usable = sorted(curve for curve in curves if curve.rates and sum(curve.rates) > 0)
     if len(usable) < FEWEST:
-        return _abstains(over, f"{len(usable)} points with a steady throughput; at least {FEWEST} are needed")
+        points = "1 point" if len(usable) == 1 else f"{len(usable)} points"
+        return _abstains(over, f"{points} with a steady throughput; at least {FEWEST} are needed")
     import numpy as np
 
     loads = np.log([curve.load for curve in usable])

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from kvlab.core.measure import SUSPECT_HITS, RequestRow
 from kvlab.load.datasets import Dataset, RandomTokens, RequestLog, SharedPrefix, TraceFile
 from kvlab.load.preparing import BenchSpec
+from kvlab.load.retry import BUSY
 from kvlab.load.spec import LoadResult, Prompt
 
 
@@ -43,8 +44,17 @@ def remarks(spec: BenchSpec, prompts: Sequence[Prompt], result: LoadResult) -> l
             " --processes, or a machine of its own"
         )
     if result.failed:
-        found.append(f"{result.failed} of {len(result.rows)} requests failed; the latencies are those of the others")
+        found.append(_failed(result))
     return found
+
+
+def _failed(result: LoadResult) -> str:
+    why, times = next(iter(errors(result.rows).items()))
+    more = f" ({times} of them)" if times < result.failed else ""
+    busy = any(row.status in BUSY and not row.retried for row in result.rows)
+    hint = "; --retry N sends again what a busy server refuses" if busy else ""
+    share = f"{result.failed} of {len(result.rows)} requests failed"
+    return f"{share}: {why}{more}{hint}; the latencies are those of the others"
 
 
 def _reused(data: Dataset, prompts: Sequence[Prompt]) -> list[str]:

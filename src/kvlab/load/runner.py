@@ -13,7 +13,7 @@ from kvlab.core.metric_map import MetricMap
 from kvlab.load import clock
 from kvlab.load.calls import Chain, chains
 from kvlab.load.clock import ArrivalSelector
-from kvlab.load.connections import Connections
+from kvlab.load.connections import KEY_VARIABLE, Connections
 from kvlab.load.processes import Fleet, processes_for
 from kvlab.load.sampler import Sampler, pool_use
 from kvlab.load.schedule import due_times
@@ -131,7 +131,10 @@ class _Run:
 
     def _check(self, rows: Sequence[RequestRow]) -> None:
         if all(row.error is not None and not row.cancelled for row in rows):
-            raise ServerRefused(f"all {len(rows)} requests to {self._server.url} failed; the first: {rows[0].error}")
+            key = f"; set {KEY_VARIABLE} to a key that it takes" if rows[0].status in (401, 403) else ""
+            raise ServerRefused(
+                f"all {len(rows)} requests to {self._server.url} failed; the first: {rows[0].error}{key}"
+            )
 
 
 class _Tally:

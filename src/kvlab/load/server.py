@@ -84,7 +84,8 @@ def _listing(base: str, answer: tuple[int, bytes]) -> _Models:
     if status in (401, 403):
         raise ServerRefused(f"{where} answered {status}: it wants an API key; set {KEY_VARIABLE}")
     if status != 200:
-        raise ServerRefused(f"{where} answered {status}: {server_message(content[:4096]) or 'no message'}")
+        hint = "; where a server lists no models, name one with --model" if status == 404 else ""
+        raise ServerRefused(f"{where} answered {status}: {server_message(content[:4096]) or 'no message'}{hint}")
     try:
         return msgspec.json.decode(content, type=_Models)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
