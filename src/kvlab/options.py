@@ -95,7 +95,14 @@ class PrefixOptions(TypedDict, total=False):
     on_part: Callable[[str, int, int], None]
 
 
-class TrafficOptions(TypedDict, total=False):
+class ModelOptions(TypedDict, total=False):
+    """What a model tells `kvlab traffic`."""
+
+    bytes_per_token: int | None
+    model_context: int | None
+
+
+class TrafficOptions(ModelOptions, total=False):
     """The options of `kvlab traffic`: see `kvlab.workload.questions.Questions`."""
 
     percentile: float
@@ -111,7 +118,7 @@ class TrafficOptions(TypedDict, total=False):
     max_num_batched_tokens: int | None
     replicas: int | None
     last_half: bool
-    bytes_per_token: int | None
+    plan: str | PathLike[str] | Plan | None
     tokenizer: str | None
     estimate_tokens: bool
     block_size: int

@@ -117,6 +117,8 @@ def test_a_larger_pool_never_makes_a_trace_wait_longer() -> None:
     assert small.waited.p99 > large.waited.p99
     assert small.ttft.p50 > large.ttft.p50
     # what an endless cache hits bounds what any pool does
+    assert small.hit_tokens is not None
+    assert large.hit_tokens is not None
     assert small.hit_tokens < large.hit_tokens < 77_953 * 512
     assert small.too_large == 0
 

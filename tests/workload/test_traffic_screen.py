@@ -111,6 +111,7 @@ def test_lengths_alone_leave_reuse_open_and_simulated_pools_in_doubt(tmp_path: P
     lines = lines_of(kvlab.traffic(path, **speed))  # type: ignore[arg-type]
     assert lines[lines.index("Prefix reuse") + 1].startswith("not known: lengths alone")
     assert "pools of blocks of 16 tokens" in lines
+    assert any(line.split()[0] == "900" and "not known" in line for line in lines if line)
     assert any(line.startswith("- pools: which prompts begin alike is not known") for line in lines)
     assert not any(line.startswith("- pools:") for line in lines_of(kvlab.traffic(path)))
 

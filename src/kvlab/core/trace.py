@@ -97,6 +97,8 @@ class Trace(NamedTuple):
     """Which request is the first of them, from 1; 0: none is, or several files were merged."""
     doubts: tuple[Doubt, ...] = ()
     counted: Counted = "log"
+    services: Floats | None = None
+    """Seconds from each request's arrival to the end of its answer, where the log states them."""
 
 
 def in_order(trace: Trace, order: Ints) -> Trace:
@@ -119,6 +121,7 @@ def in_order(trace: Trace, order: Ints) -> Trace:
         inputs=trace.inputs[order],
         outputs=None if trace.outputs is None else trace.outputs[order],
         arrivals=None if trace.arrivals is None else trace.arrivals[order],
+        services=None if trace.services is None else trace.services[order],
         blocks=blocks,
     )
 
@@ -155,6 +158,8 @@ class Logged(NamedTuple):
     answer: str | None = None
     answer_tokens: int | None = None
     record: dict[str, object] | None = None
+    service: float | None = None
+    """Seconds from its arrival to the end of its answer."""
     """The log's own record, where it is of this request alone."""
 
 

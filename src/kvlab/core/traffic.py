@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from kvlab.core.breaker import Breakers
+from kvlab.core.concurrency import Concurrency
 from kvlab.core.model import Doubt
 from kvlab.core.trace import Counted, LeftOutRows
 
@@ -54,6 +55,12 @@ class ContextLimit(msgspec.Struct, frozen=True, kw_only=True):
     because: str
     holds_all: int | None = None
     """The limit, in whole steps, that cuts no request."""
+    model_context: int | None = None
+    """Tokens that the model, or the plan, allows a request; None: neither was given."""
+    freed_share: float | None = None
+    """Of the cache of one request of `model_context` tokens: what one at the limit does not take."""
+    freed_bytes: int | None = None
+    """The same in bytes, on one GPU."""
 
 
 class Ideal(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,8 +189,8 @@ class PoolLoad(msgspec.Struct, frozen=True, kw_only=True):
     preempted_requests: int
     recomputed_tokens: int
     """Prompt and answer tokens computed again after a preemption."""
-    hit_tokens: int
-    """Prompt tokens taken from the cache when requests were first admitted."""
+    hit_tokens: int | None
+    """Prompt tokens taken from the cache when requests were first admitted; None where the trace does not tell."""
     most_running: int
     mean_use: float
     """Share of the pool that requests hold, averaged over time."""
@@ -246,5 +253,7 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     counted: Counted = "log"
     """Who counted the prompt tokens; an estimate is a rule of thumb (4 bytes of text a token)."""
     doubts: tuple[Doubt, ...] = ()
+    concurrency: Concurrency | None = None
+    """Requests at once, and what a pool has to spare; None: no times, or no speed, are known."""
     length_curves: LengthCurves | None = None
     """How the lengths are distributed; None: a document that was written before they were kept."""

@@ -6,9 +6,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from kvlab.core.breaker import Breakers
+from kvlab.core.concurrency import Concurrency
 from kvlab.core.traffic import CurvePoint, PolicyPoint, Replicas, Reuse, Tiers, Traffic, UnderLoad
 from kvlab.core.units import listed, seconds, size
-from kvlab.reporting import traffic_words, words
+from kvlab.reporting import at_once, traffic_words, words
 from kvlab.reporting.terminal_parts import bullets, filled, heading, left, note, right, table, verdict_line
 
 _ROWS = 12
@@ -20,6 +21,7 @@ def traffic(value: Traffic) -> RenderableType:
     how = "estimated" if value.counted == "estimate" else "computed"
     parts: list[RenderableType] = [
         _headline(value),
+        *([Text(saves)] if (saves := at_once.freed(value.context)) is not None else []),
         note(_about(value)),
         heading(f"Tokens a request ({traffic_words.COUNTED[value.counted]})"),
         _lengths(value),
@@ -31,6 +33,8 @@ def traffic(value: Traffic) -> RenderableType:
         parts += [heading(f"Prefix reuse ({reused})"), *_reuse(value.reuse)]
     if value.breakers is not None:
         parts += [heading(f"What breaks the prefix ({how})"), *_breakers(value.breakers)]
+    if value.concurrency is not None:
+        parts += _at_once(value.concurrency)
     if value.load is not None:
         parts += [heading("Under load (simulated)"), *_load(value.load)]
     if value.paging:
@@ -133,13 +137,25 @@ def _replicas(value: Replicas) -> list[RenderableType]:
     return [grid, note(value.definition)]
 
 
+def _at_once(value: Concurrency) -> list[RenderableType]:
+    """How many requests are served at a time, what the pool has to spare, and what closes the gap."""
+    parts: list[RenderableType] = [heading(f"Requests at once ({at_once.kind(value)})"), Text(at_once.line(value))]
+    if (said := at_once.pool_line(value)) is not None:
+        parts.append(Text(said))
+    if value.moves:
+        columns = [left("what closes the gap, the cheapest first"), right("holds"), right("needs"), left("enough")]
+        parts.append(filled(columns, at_once.rows(value)))
+    return [*parts, note(value.definition)]
+
+
 def _load(value: UnderLoad) -> list[RenderableType]:
     """Pools of several sizes: what requests wait for."""
     names = ("blocks", "waited p99", "TTFT p50", "TTFT p99", value.preemption_word, "hit tokens", "at once")
     grid = table(*(right(name) for name in names))
     for one in value.pools:
         times = (seconds(time / 1000) for time in (one.waited.p99, one.ttft.p50, one.ttft.p99))
-        counts = (f"{one.preemptions:,}", f"{one.hit_tokens:,}", f"{one.most_running:,}")
+        hits = "not known" if one.hit_tokens is None else f"{one.hit_tokens:,}"
+        counts = (f"{one.preemptions:,}", hits, f"{one.most_running:,}")
         grid.add_row(*(Text(cell) for cell in (f"{one.pool_blocks:,}", *times, *counts)))
     left_out = [
         Text(f"{words.counted(one.too_large, 'request')} would never fit into {one.pool_blocks:,} blocks")

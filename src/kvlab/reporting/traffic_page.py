@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from kvlab import __version__
 from kvlab.core.traffic import Traffic
-from kvlab.reporting import traffic_words
+from kvlab.reporting import at_once, traffic_words
 from kvlab.reporting.charts.drawing import thin
 from kvlab.reporting.charts.traffic import drawings
 from kvlab.reporting.html import environment, written
@@ -29,5 +29,11 @@ def page(value: Traffic) -> str:
     drawn = {drawing.name: (drawing, Markup(drawing.svg())) for drawing in drawings(value)}
     template = environment().get_template("traffic.html.j2")
     return template.render(
-        traffic=value, charts=drawn, told=traffic_words, thin=thin, most=_ROWS, kvlab_version=__version__
+        traffic=value,
+        charts=drawn,
+        told=traffic_words,
+        at_once=at_once,
+        thin=thin,
+        most=_ROWS,
+        kvlab_version=__version__,
     )

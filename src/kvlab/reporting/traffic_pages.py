@@ -74,6 +74,22 @@ kept in steps of half a point, each of them exact. A chart has up to 400 points 
 are more, the page says so, and the JSON holds all. No prompt is on the page; names of files, and the roles of the
 messages in which a prefix breaks, are.
 """
+_AT_ONCE = """## Requests at once
+
+How many requests are served at a time (mean, p99, peak), what the pool holds of them, and what gives a fifth of it to
+spare at the peak. It needs when requests came, and how long each is served: by `--prefill-speed` and `--decode-step`,
+else as the log says (AIPerf, guidellm, agent sessions), else by the speeds of `--plan`, at their slow and fast ends.
+The pool is the first `--capacity`, the first `--pool`, or the plan's:
+
+```console
+$ kvlab plan Qwen/Qwen3-8B --gpu rtx4090-24gb --json -o plan.json
+$ kvlab traffic requests.csv --plan plan.json
+```
+
+The moves stand in the order of what they cost: a smaller cache dtype (of the plan's, or half the bytes), the context
+limit, shorter prompts (by half at the most), more memory. Each says what the pool then holds and needs. With `--plan`
+or `--model` the context limit also says how much of the cache it frees of what a request may take now.
+"""
 _POOLS = """## Pools under load
 
 `--pool N,N --prefill-speed TOKENS/S --decode-step MS` serves the trace on a pool of N blocks as an engine's scheduler
@@ -105,7 +121,7 @@ def document() -> str:
     causes = [_section(breakers.page(code)) for code in breakers.causes()]
     advice = [_section(moves.page(code)) for code in moves.known()]
     return "\n".join(
-        (_HEAD, table, _START, _PAGING, _POOLS, *pools, _SCALE, _REPORT, _BREAKERS, *causes, _MOVES, *advice)
+        (_HEAD, table, _START, _PAGING, _AT_ONCE, _POOLS, *pools, _SCALE, _REPORT, _BREAKERS, *causes, _MOVES, *advice)
     )
 
 

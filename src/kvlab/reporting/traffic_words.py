@@ -9,7 +9,7 @@ from kvlab.core.model import Kind
 from kvlab.core.trace import Counted
 from kvlab.core.traffic import ContextLimit, CurvePoint, Lengths, PolicyPoint, Reuse, Traffic, UnderLoad
 from kvlab.core.units import seconds, size
-from kvlab.reporting import words
+from kvlab.reporting import at_once, words
 from kvlab.workload.moves import capacity, knee
 
 if TYPE_CHECKING:
@@ -170,6 +170,10 @@ def waste(share: float) -> str:
 def answers(value: Traffic) -> list[tuple[str, str]]:
     """What is asked first of a workload, and the answer: the limit, the pool, the tier, the load."""
     found = [("context limit", limit_why(value.context)), ("cache", _pool(value))]
+    if (saves := at_once.freed(value.context)) is not None:
+        found.insert(1, ("memory", saves))
+    if value.concurrency is not None:
+        found.append(("requests at once", at_once.pool_line(value.concurrency) or at_once.line(value.concurrency)))
     if value.reuse is not None:
         found.append(("offload tier" if value.reuse.tiers is None else "tiers", _tier(value)))
     if value.load is not None:
@@ -257,6 +261,7 @@ def contents(value: Traffic) -> list[tuple[str, str]]:
         ("tiers", "tiers", bool(reuse and reuse.tiers)),
         ("replicas", "replicas", bool(reuse and reuse.replicas)),
         ("breakers", "what breaks the prefix", value.breakers is not None),
+        ("at-once", "requests at once", value.concurrency is not None),
         ("load", "under load", value.load is not None),
         ("waste", "memory reserved and not used", bool(value.paging)),
         ("doubts", "doubts", bool(value.doubts)),

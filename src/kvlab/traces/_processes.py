@@ -21,7 +21,7 @@ from kvlab.traces._text import LARGE, Part, Share
 
 MOST = 8
 """Processes: beyond, reading the file costs more than counting its tokens."""
-_COLUMNS = ("rows", "times", "inputs", "outputs", "counts", "ids")
+_COLUMNS = ("rows", "times", "services", "inputs", "outputs", "counts", "ids")
 
 
 class Task(msgspec.Struct, frozen=True):

@@ -56,14 +56,16 @@ class Rows:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._times = array("d")
+        self._services = array("d")
         self._inputs = array("q")
         self._outputs = array("q")
         self._left_out = 0
         self._first: list[BadRow] = []
 
-    def add(self, time: float, inputs: int, outputs: int) -> None:
-        """A request that can be used."""
+    def add(self, time: float, inputs: int, outputs: int, service: float | None = None) -> None:
+        """A request that can be used; `service`: how long it took, in the unit of `time`."""
         self._times.append(time)
+        self._services.append(float("nan") if service is None else service)
         self._inputs.append(inputs)
         self._outputs.append(outputs)
 
@@ -81,12 +83,14 @@ class Rows:
         if not self._inputs:
             raise BadInput(no_row(self._path, left_out))
         times = np.frombuffer(self._times, dtype=np.float64) * seconds
+        services = np.frombuffer(self._services, dtype=np.float64) * seconds
         jumps, first = backwards(times)
         return Trace(
             format=form,
             inputs=np.frombuffer(self._inputs, dtype=np.int64),
             outputs=np.frombuffer(self._outputs, dtype=np.int64),
             arrivals=times,
+            services=services if (services >= 0).all() else None,
             blocks=None,
             left_out=left_out,
             clock_jumps=jumps,

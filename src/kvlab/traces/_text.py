@@ -57,6 +57,7 @@ class Part(msgspec.Struct, kw_only=True):
 
     rows: array[int] = msgspec.field(default_factory=lambda: array("q"))
     times: array[float] = msgspec.field(default_factory=lambda: array("d"))
+    services: array[float] = msgspec.field(default_factory=lambda: array("d"))
     inputs: array[int] = msgspec.field(default_factory=lambda: array("q"))
     outputs: array[int] = msgspec.field(default_factory=lambda: array("q"))
     counts: array[int] = msgspec.field(default_factory=lambda: array("q"))
@@ -143,6 +144,7 @@ def _add(part: Part, at: int, request: Logged, counting: Encoder | None, reading
     hashes = chained(ids or [], reading.block_size, reading.salt)
     part.rows.append(at)
     part.times.append(request.time if request.time is not None else float("nan"))
+    part.services.append(request.service if request.service is not None else float("nan"))
     part.inputs.append(length)
     part.outputs.append(_answer(request, counting))
     part.counts.append(len(hashes))
@@ -173,7 +175,10 @@ def _trace(path: Path, form: TextFormat, reading: Reading, parts: list[Part]) ->
         np.concatenate([np.frombuffer(getattr(part, name), dtype=np.int64) for part in parts])
         for name in ("rows", "inputs", "outputs", "counts")
     )
-    times = np.concatenate([np.frombuffer(part.times, dtype=np.float64) for part in parts])
+    times, services = (
+        np.concatenate([np.frombuffer(getattr(part, name), dtype=np.float64) for part in parts])
+        for name in ("times", "services")
+    )
     bad = sorted(chain.from_iterable(part.first for part in parts))[:MOST_SHOWN]
     left_out = LeftOutRows(
         count=sum(part.left_out for part in parts), first=tuple(BadRow(where, why) for _, where, why in bad)
@@ -190,6 +195,7 @@ def _trace(path: Path, form: TextFormat, reading: Reading, parts: list[Part]) ->
         inputs=ordered,
         outputs=outputs[order] if (outputs >= 0).all() else None,
         arrivals=clock,
+        services=services[order] if (services >= 0).all() else None,
         blocks=None if without else blocks_of(_ids(parts, counts, order), counts[order], reading.block_size, ordered),
         left_out=left_out,
         clock_jumps=jumps,

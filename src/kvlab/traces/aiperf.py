@@ -32,6 +32,7 @@ _INPUTS = re.compile(r'\A\s*\{\s*"data":\s*\[\s*\{\s*"session_id":')
 
 class _Metadata(msgspec.Struct):
     request_start_ns: Moment
+    request_end_ns: Moment | None = None
     benchmark_phase: str | None = None
     was_cancelled: bool = False
 
@@ -79,7 +80,7 @@ def _read(path: Path, reading: Reading) -> Trace:
         elif inputs is None or outputs is None:
             rows.leave_out(where, "its lengths are not stated")
         else:
-            rows.add(row.metadata.request_start_ns, inputs, outputs)
+            rows.add(row.metadata.request_start_ns, inputs, outputs, _service(row.metadata))
             uncounted += _tokens(found.usage_prompt_tokens) is None
     return by_time(rows.trace("aiperf", 1e-9))._replace(doubts=tuple(_doubts(uncounted)))
 
@@ -125,7 +126,14 @@ def _requests_of(where: str, row: object) -> list[Logged]:
     usage = _usage(record.responses)
     found = _requests.requests(where, {"body": record.payload, "response": usage})
     time = record.metadata.request_start_ns * 1e-9
-    return [one._replace(time=time, record=None) for one in found]
+    taken = _service(record.metadata)
+    service = None if taken is None or len(found) > 1 else taken * 1e-9
+    return [one._replace(time=time, service=service, record=None) for one in found]
+
+
+def _service(metadata: _Metadata) -> float | None:
+    """Nanoseconds from the request to the end of its answer."""
+    return None if metadata.request_end_ns is None else metadata.request_end_ns - metadata.request_start_ns
 
 
 def _usage(responses: list[Any]) -> dict[str, object] | None:

@@ -36,6 +36,8 @@ _UNFINISHED = {"incomplete": "the run ended before its answer did", "errored": "
 class _Request(msgspec.Struct):
     request_start_time: Moment | None = None
     start_time: Moment | None = None
+    request_end_time: Moment | None = None
+    end_time: Moment | None = None
     prompt_tokens: Length | None = None
     output_tokens: Length | None = None
     request_args: Any = None
@@ -126,6 +128,8 @@ def _requests_of(where: str, row: object) -> list[Logged]:
     assert isinstance(row, _Row)
     request = row.request
     made = Logged(where, time=row.start, prompt_tokens=request.prompt_tokens, answer_tokens=request.output_tokens)
+    end = request.request_end_time if request.request_end_time is not None else request.end_time
+    made = made._replace(service=None if end is None else end - row.start)
     try:
         found = _requests.requests(where, _requests.parsed(request.request_args))
     except Unusable:

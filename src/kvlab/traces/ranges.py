@@ -1,7 +1,7 @@
 """Agent sessions as ranges of block ids: a header a session, then a line a request.
 
-{"trace", "header": 1, "block_size"} and {"trace", "t" (seconds from the session's start), "in", "out", "r": [[first,
-last], ...]}. Ids are a session's own; full blocks only. All sessions are taken to start together.
+{"trace", "header": 1, "block_size"} and {"trace", "t" (seconds from the session's start), "in", "out", "api" (seconds),
+"r": [[first, last], ...]}. Ids are a session's own; full blocks only. All sessions are taken to start together.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ class _Row(msgspec.Struct):
     t: Moment = 0.0
     inputs: Length = msgspec.field(default=0, name="in")
     outputs: Length = msgspec.field(default=0, name="out")
+    api: Moment | None = None
+    """Seconds that the answer took."""
     r: tuple[tuple[_Id, _Id], ...] = ()
 
 
@@ -58,7 +60,7 @@ def _read(path: Path, reading: Reading) -> Trace:
             blocks += held
             if reading.sampling is None and blocks > MOST_BLOCKS:
                 raise BadInput(f"{path} names more than {MOST_BLOCKS:,} blocks by {where}; give a part of it")
-            rows.add(row.t, row.inputs, row.outputs)
+            rows.add(row.t, row.inputs, row.outputs, row.api)
             session.append(row.trace)
             edges.extend(chain.from_iterable(row.r))
             counts.append(len(row.r))
@@ -75,6 +77,7 @@ def _read(path: Path, reading: Reading) -> Trace:
         inputs=trace.inputs[order],
         outputs=trace.outputs[order],
         arrivals=trace.arrivals[order],
+        services=None if trace.services is None else trace.services[order],
         blocks=_blocks(_ordered(np.asarray(session), ranges, order), sizes.pop() or 1, reading.sampling),
         clock_jumps=0,  # a session's own clock, and sessions are merged
         first_jump=0,

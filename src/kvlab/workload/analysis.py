@@ -14,10 +14,12 @@ from kvlab.core.performance import share
 from kvlab.core.trace import Trace
 from kvlab.core.traffic import LengthCurves, Reuse, Sampled, Traffic
 from kvlab.workload.beside import beside, whole_blocks
-from kvlab.workload.lengths import Column, curve, lengths, limit, paging
+from kvlab.workload.lengths import Column, curve, freed, lengths, limit, paging
 from kvlab.workload.moves import Seen, moves
 from kvlab.workload.questions import Questions, Tell
 from kvlab.workload.reuse import Window, reuse
+from kvlab.workload.together import doubts as doubts_at_once
+from kvlab.workload.together import planned_blocks, together
 from kvlab.workload.under_load import under_load
 
 _WIDE = 0.01
@@ -47,16 +49,20 @@ def analyse(
     answers = None if trace.outputs is None else Column(trace.outputs)
     total = prompts if trace.outputs is None else Column(trace.inputs + trace.outputs)
     found = pool = None
+    capacities: tuple[int, ...] = ()
     if trace.blocks is not None:
         window = Window(len(trace.inputs) // 2 if asked.last_half else 0, trace.inputs)
         capacities = whole_blocks(asked.capacities, trace.blocks.size, asked.bytes_per_token, "--capacity")
-        points = (*capacities, *(2 * at for at in capacities[:1]))  # a move asks what a pool twice as large hits
+        held = capacities or planned_blocks(asked.plan, trace.blocks.size)
+        points = (*held, *(2 * at for at in held[:1]))  # a move asks what a pool twice as large hits
         tell("replaying it on caches of every size")
         found = reuse(trace.blocks, window, points, asked.bytes_per_token)
-        pool = capacities[0] if capacities else None
-        found = replace(found, asked_blocks=capacities, **beside(trace.blocks, capacities, asked))
+        pool = held[0] if held else None
+        found = replace(found, asked_blocks=held, **beside(trace.blocks, held, asked))
     span = None if trace.arrivals is None else float(trace.arrivals.max() - trace.arrivals.min())
     recommended, of_prompts = limit(total, asked.percentile), lengths(prompts)
+    recommended = freed(recommended, asked.model_context, asked.bytes_per_token)
+    at_once = together(trace, recommended, capacities, asked)
     if asked.context is not None and asked.context < int(total.values[-1]):
         raise BadInput(
             f"--context {asked.context:,} is shorter than the longest request, {int(total.values[-1]):,} tokens; give"
@@ -75,12 +81,13 @@ def analyse(
         context=recommended,
         reuse=found,
         paging=() if answers is None else paging(prompts, answers, total, longest),
-        moves=moves(Seen(of_prompts, recommended, found, broken, pool)),
+        moves=moves(Seen(of_prompts, recommended, found, broken, pool, at_once)),
+        concurrency=at_once,
         load=under_load(trace, asked, tell),
         breakers=broken,
         left_out=trace.left_out,
         counted=trace.counted,
-        doubts=tuple(_doubts(trace, found, simulated=bool(asked.pools))),
+        doubts=(*_doubts(trace, found, simulated=bool(asked.pools)), *doubts_at_once(trace, asked, at_once)),
         length_curves=LengthCurves(
             input_tokens=curve(prompts),
             output_tokens=None if answers is None else curve(answers),
@@ -97,7 +104,7 @@ def _about_reuse(asked: Questions) -> list[str]:
             "--last-half": asked.last_half,
             **_beside_the_curve(asked),
             "--inclusive": asked.inclusive,
-            "--prefill-speed": asked.prefill_tokens_per_second if not asked.pools else None,
+            "--prefill-speed": asked.prefill_tokens_per_second if asked.decode_step_ms is None else None,
         }
     )
 

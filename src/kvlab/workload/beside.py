@@ -37,7 +37,7 @@ def beside(blocks: Blocks, capacities: Sequence[int], asked: Questions) -> dict[
         chain = [tier(text, block) for text in asked.tiers]
         costs = Costs(asked.bytes_per_token, asked.prefill_tokens_per_second)
         found["tiers"] = tiers(blocks, chain, asked.inclusive, costs)
-    elif asked.inclusive or (asked.prefill_tokens_per_second is not None and not asked.pools):
+    elif asked.inclusive or (asked.prefill_tokens_per_second is not None and asked.decode_step_ms is None):
         raise BadInput("--inclusive and --prefill-speed are about tiers: give --tiers gpu:N,cpu:N")
     if asked.replicas is not None:
         if not 2 <= asked.replicas <= _MOST_REPLICAS:

@@ -7,6 +7,7 @@ from operator import mul
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from kvlab.core.errors import BadInput
 from kvlab.core.traffic import ContextLimit, LengthCurve, Lengths, PagingLine
@@ -94,6 +95,15 @@ def limit(total: Column, percentile: float) -> ContextLimit:
             f" longer than {recommended:,}, the longest has {int(total.values[-1]):,}"
         ),
     )
+
+
+def freed(found: ContextLimit, context: int | None, bytes_per_token: int | None) -> ContextLimit:
+    """The limit with what a request at it takes less than one of `context` tokens; none where it is not shorter."""
+    if context is None:
+        return found
+    tokens = max(0, context - found.recommended)
+    amount = None if bytes_per_token is None else tokens * bytes_per_token
+    return replace(found, model_context=context, freed_share=tokens / context, freed_bytes=amount)
 
 
 def paging(prompts: Column, answers: Column, ends: Column, longest: int) -> tuple[PagingLine, ...]:

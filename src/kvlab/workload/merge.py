@@ -32,6 +32,7 @@ def merged(traces: Sequence[Trace]) -> Trace:
         inputs=np.concatenate([trace.inputs for trace in traces]),
         outputs=_joined([trace.outputs for trace in traces]),
         arrivals=arrivals,
+        services=_joined([trace.services for trace in traces]),
         blocks=_blocks([trace.blocks for trace in traces]),
         left_out=LeftOutRows(
             count=sum(trace.left_out.count for trace in traces),

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from kvlab.core.plan import Plan
+
 Tell = Callable[[str], None]
 """Is told what is being done now, in words."""
 
@@ -44,6 +46,10 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
     """Measure reuse on the second half of the requests, with a cache that the first half has warmed."""
     bytes_per_token: int | None = None
     """Cache bytes of a token on one GPU, to give capacities in bytes."""
+    model_context: int | None = None
+    """Tokens that the model, or the plan, allows a request: what the context limit frees is counted from there."""
+    plan: Plan | None = None
+    """The server's plan: its pool, its speed and its other cache dtypes, for the requests at once."""
     tokenizer: str | None = None
     """tokenizer.json, its folder, a GGUF file or a Hub model, for logs that hold text."""
     estimate_tokens: bool = False

@@ -26,8 +26,8 @@ _ENGINE = "vllm"
 def under_load(trace: Trace, asked: Questions, tell: Tell) -> UnderLoad | None:
     """What every pool of `asked.pools` makes of the trace; None when none is asked for. Raises BadInput."""
     if not asked.pools:
-        if asked.decode_step_ms is not None:
-            raise BadInput("--decode-step is about a simulated pool: give --pool N")
+        if asked.decode_step_ms is not None and asked.prefill_tokens_per_second is None:
+            raise BadInput("--decode-step: give --pool N to simulate one, or --prefill-speed for the requests at once")
         if asked.engine is not None:
             raise BadInput("the engine is that of a simulated pool: give --pool N")
         return None
@@ -105,7 +105,7 @@ class _Load:
             preemptions=sum(job.preemptions for job in done),
             preempted_requests=sum(job.preemptions > 0 for job in done),
             recomputed_tokens=sum(job.recomputed for job in done),
-            hit_tokens=sum(job.hit or 0 for job in done),
+            hit_tokens=None if self._trace.blocks is None else sum(job.hit or 0 for job in done),
             most_running=most,
             mean_use=simulation.busy_blocks / (blocks * span) if span else 0.0,
             seconds=span,

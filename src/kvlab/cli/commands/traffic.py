@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kvlab.core.traffic import Traffic
+    from kvlab.options import ModelOptions
     from kvlab.workload.questions import Tell
 
 
@@ -79,7 +80,7 @@ def _caches(parser: argparse.ArgumentParser) -> None:
         "--prefill-speed",
         type=positive,
         metavar="TOKENS/S",
-        help="of one request: for --pool, and for the TTFT that --tiers save (default: none)",
+        help="of one request: for --pool, for the requests at once, and for the TTFT that --tiers save (default: none)",
     )
     parser.add_argument(
         "--replicas",
@@ -100,7 +101,7 @@ def _load(parser: argparse.ArgumentParser) -> None:
         "--decode-step",
         type=positive,
         metavar="MS",
-        help="what a step of the engine takes beside its prefill (default: none)",
+        help="what a step of the engine takes beside its prefill: for --pool and the requests at once (default: none)",
     )
     parser.add_argument(
         "--max-num-seqs", type=count, help="requests at a time in the simulation (default: vLLM 128, SGLang 2,048)"
@@ -116,6 +117,11 @@ def _model(parser: argparse.ArgumentParser) -> None:
     """Whose cache turns tokens into bytes."""
     parser.add_argument(
         "--model", metavar="SOURCE", help="a model, to give capacities in bytes of its cache on one GPU (default: none)"
+    )
+    parser.add_argument(
+        "--plan",
+        metavar="FILE",
+        help="the server's plan, by kvlab plan --json: its pool and speed, for the requests at once (default: none)",
     )
     parser.add_argument("--kv-dtype", help="cache dtype of that model, in the engine's words (default: its own)")
     parser.add_argument(
@@ -176,7 +182,8 @@ def _found(options: argparse.Namespace, tell: Tell) -> Traffic:
         sample=options.sample,
         ray=options.ray,
         context=options.context,
-        bytes_per_token=_bytes_per_token(options),
+        plan=options.plan,
+        **_of_model(options),
     )
 
 
@@ -188,15 +195,16 @@ def _capacities(text: str | None) -> tuple[int | str, ...]:
     return tuple(int(word) if word.isdecimal() else word for word in _words(text))
 
 
-def _bytes_per_token(options: argparse.Namespace) -> int | None:
+def _of_model(options: argparse.Namespace) -> ModelOptions:
+    """What the model says, where one is given."""
     from kvlab.api import plan_ask
     from kvlab.core.plan import Ask
 
     if options.model is None:
-        return None
+        return {}
     asked = Ask(engine=options.engine or "vllm", any_engine=options.engine is None, kv_dtype=options.kv_dtype)
     plan = plan_ask(options.model, asked)
-    return plan.kv.bytes_per_token
+    return {"bytes_per_token": plan.kv.bytes_per_token, "model_context": plan.kv.context}
 
 
 COMMAND = Command("lengths, context limit, prefix reuse and cache size from a trace of real traffic", _arguments, _run)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kvlab.core.breaker import Breakers
+from kvlab.core.concurrency import Concurrency
 from kvlab.core.traffic import ContextLimit, CurvePoint, Lengths, Reuse
 from kvlab.core.units import size
 
@@ -24,6 +25,7 @@ class Seen(NamedTuple):
     breakers: Breakers | None = None
     pool: int | None = None
     """Blocks of the cache that serves this traffic, where it was told."""
+    at_once: Concurrency | None = None
 
 
 class Advice(NamedTuple):
