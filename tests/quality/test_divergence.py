@@ -118,6 +118,31 @@ def test_noise_of_the_size_of_the_floor_passes_and_a_broken_model_fails() -> Non
     assert "above the noise floor" in small.because
 
 
+def flipped(texts: tuple[ScoredText, ...]) -> tuple[ScoredText, ...]:
+    """With another likeliest token at every position."""
+    replace = msgspec.structs.replace
+    return tuple(
+        replace(
+            text,
+            spots=tuple(replace(spot, scored=replace(spot.scored, top=spot.scored.top[::-1])) for spot in text.spots),
+        )
+        for text in texts
+    )
+
+
+def test_a_share_of_positions_is_of_all_of_them_alike() -> None:
+    """Six positions fall into blocks of three, eight into blocks of four; every position counts once all the same."""
+    short, long = arm(0, 1, texts=5, spots=8), arm(0, 1, texts=10, spots=6)
+    first = msgspec.structs.replace(short, texts=(*short.texts, *long.texts[5:]))
+    half = msgspec.structs.replace(short, texts=(*short.texts, *flipped(long.texts[5:])))
+    share = judged(first, first, half).numbers[1].b
+    assert share is not None
+    assert share.value == pytest.approx(30 / 70)
+    every = judged(first, first, msgspec.structs.replace(first, texts=flipped(first.texts))).numbers[1].b
+    assert every is not None
+    assert (every.low, every.value, every.high) == (1, 1, 1)
+
+
 def test_a_noise_floor_excuses_only_what_it_is() -> None:
     """Batch noise in A: the same noise in B adds nothing, three times the noise does."""
     floor = judged(arm(0.15, 1), arm(0.15, 2), arm(0.15, 3))

@@ -93,6 +93,20 @@ def bootstrap_interval(
     return Interval(float(reduced_rows(data[None, :], statistic)[0]), low, high)
 
 
+def bootstrap_ratio(
+    tops: Sequence[float], bottoms: Sequence[float], *, seed: int, resamples: int = 2000
+) -> Interval | None:
+    """sum(tops) / sum(bottoms), drawn in pairs: the mean over what groups of unequal size hold. None as for a mean."""
+    if len(tops) < MINIMUM["mean"]:
+        return None
+    import numpy as np
+
+    data = np.asarray([tops, bottoms], dtype=float)
+    drawn = resampled([data], "mean", generator(seed), resamples)[0]
+    low, high = bounds(drawn[:, 0] / drawn[:, 1], len(tops))
+    return Interval(float(data[0].sum() / data[1].sum()), low, high)
+
+
 def geometric_interval(values: Sequence[float]) -> Interval | None:
     """Geometric mean with Student's interval on the logarithms: for a few positive times or ratios of times.
 

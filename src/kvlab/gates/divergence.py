@@ -29,7 +29,7 @@ from kvlab.core.gate import (
 )
 from kvlab.core.interval import Interval
 from kvlab.core.scoring import Candidate, Scored
-from kvlab.core.statistics import MINIMUM, bootstrap_interval
+from kvlab.core.statistics import MINIMUM, bootstrap_interval, bootstrap_ratio
 from kvlab.gates._scoring import ScoredText, TextScores, score_texts, scores_of, span_of
 
 NAME, TITLE = "divergence", "Log-probabilities of fixed texts"
@@ -149,15 +149,15 @@ def _exp(value: Interval | None) -> Interval | None:
 
 
 def _mean(paired: Sequence[_Position], of: Callable[[_Position], float | None], seed: int) -> Interval | None:
-    """Mean over blocks of neighbours, which are what is drawn; where blocks are too few, over positions."""
+    """Mean over positions. Blocks of neighbours are what is drawn; where those are too few, positions."""
     by_text: dict[str, list[float]] = defaultdict(list)
     for one in paired:
         if (value := of(one)) is not None:
             by_text[one.text].append(value)
-    means = [sum(block) / len(block) for values in by_text.values() for block in _blocks(values)]
-    if len(means) < MINIMUM["mean"]:
-        means = [value for values in by_text.values() for value in values]
-    return bootstrap_interval(means, "mean", seed=seed)
+    blocks = [block for values in by_text.values() for block in _blocks(values)]
+    if len(blocks) < MINIMUM["mean"]:
+        return bootstrap_interval([value for values in by_text.values() for value in values], "mean", seed=seed)
+    return bootstrap_ratio([sum(block) for block in blocks], [len(block) for block in blocks], seed=seed)
 
 
 def _blocks(values: Sequence[float]) -> list[Sequence[float]]:
