@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -24,12 +25,18 @@ def started(
         app.router.add_route("*", "/{path:.*}", handle)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-        host, port = runner.addresses[0][:2]
-        found.append(f"http{'s' if tls else ''}://{host}:{port}")
-        ready.set()
-        await finish.wait()
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            accepted = _accepting(listening, runner, tls)
+            found.append(f"http{'s' if tls else ''}://127.0.0.1:{listening.getsockname()[1]}")
+            ready.set()
+            await finish.wait()
+            loop.remove_reader(listening)
+        whole = await asyncio.gather(*accepted, return_exceptions=True)
         await runner.cleanup()
+        for one in whole:
+            if not isinstance(one, BaseException):
+                one[0].abort()
+        await asyncio.sleep(0)  # they are closed by the next turn of the loop
 
     def body() -> None:
         asyncio.set_event_loop(loop)
@@ -47,3 +54,25 @@ def started(
         thread.join(10)
 
     return found[0], stop
+
+
+Accepted = asyncio.Task[tuple[asyncio.Transport, asyncio.BaseProtocol]]
+
+
+def _accepting(listening: socket.socket, runner: web.AppRunner, tls: SSLContext | None) -> list[Accepted]:
+    """The connections so far, from now on.
+
+    Those that asyncio's own server has just accepted when it is closed are never closed, and nobody answers them.
+    """
+    loop, accepted = asyncio.get_running_loop(), list[Accepted]()
+    assert runner.server is not None
+    handler = runner.server
+
+    def accept() -> None:
+        with suppress(OSError):
+            connection, _ = listening.accept()
+            accepted.append(loop.create_task(loop.connect_accepted_socket(handler, connection, ssl=tls)))
+
+    listening.setblocking(False)
+    loop.add_reader(listening, accept)
+    return accepted
