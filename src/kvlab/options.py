@@ -121,7 +121,7 @@ class TrafficOptions(ModelOptions, total=False):
     plan: str | PathLike[str] | Plan | None
     tokenizer: str | None
     estimate_tokens: bool
-    block_size: int
+    block_size: int | None
     fix: str | None
     context: int | None
     sample: str

@@ -12,14 +12,15 @@ from kvlab.core.trace import Reading, Trace
 from kvlab.core.traffic import Traffic
 from kvlab.workload.analysis import analyse
 from kvlab.workload.merge import merged
-from kvlab.workload.questions import Questions, Tell
+from kvlab.workload.questions import BLOCK, Questions, Tell
+from kvlab.workload.resized import resized
 
 
 def rightsize(files: Sequence[object], form: str | None, asked: Questions, tell: Tell) -> Traffic:
     """Lengths, the context limit, reuse, paging, moves and prefix breakers. Raises BadInput in one line."""
     paths = traces.named(files)
-    reading = traces.reading(asked.tokenizer, asked.estimate_tokens, asked.block_size, asked.sample)
-    found = merged(_read(paths, form, reading, asked.ray, tell))
+    reading = traces.reading(asked.tokenizer, asked.estimate_tokens, asked.block_size or BLOCK, asked.sample)
+    found = resized(merged(_read(paths, form, reading, asked.ray, tell)), asked.block_size)
     names = [path.name for path in paths]
     if asked.ray is not None:
         if asked.fix is not None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kvlab
 from kvlab import traces
 from kvlab.core.trace import Blocks, Trace
 from kvlab.workload import stack
@@ -127,17 +128,13 @@ def test_what_an_endless_cache_hits(name: str, counts: tuple[int, int, int], rat
 
 def test_blocks_of_16_tokens() -> None:
     """The conversation in full blocks of 16 tokens: 9,044,013 references, 5,662,916 of them to new blocks."""
-    found, blocks = trace("conversation")
-    full = found.inputs // 16
-    ids = (blocks.ids[:, None].astype(np.int64) * 32 + np.arange(32)).ravel()
-    starts = blocks.offsets[:-1] * 32
-    ends = np.concatenate([[0], np.cumsum(full)])
-    ids = ids[np.repeat(starts - ends[:-1], full) + np.arange(ends[-1])]
-    _, dense = np.unique(ids, return_inverse=True)
-    hits = np.cumsum(distances(dense, ends, 5_662_916, last_short=np.zeros_like(full), most=full).hits)
-    assert len(dense) == 9_044_013
-    assert [int(hits[at]) for at in (62_500, 187_500, 625_000, 1_875_000)] == [499_466, 1_284_011, 2_657_267, 3_312_393]
-    assert int(hits[-1]) == 3_381_097
+    asked = (62_500, 187_500, 625_000, 1_875_000)
+    path = GOLDEN / "mooncake_conversation_trace.jsonl.gz"
+    found = kvlab.traffic(path, block_size=16, capacities=asked).reuse
+    assert found is not None
+    assert (found.blocks, found.ideal.unique_blocks, found.ideal.hit_blocks) == (9_044_013, 5_662_916, 3_381_097)
+    hits = {point.capacity_blocks: point.hit_blocks for point in found.curve}
+    assert [hits[at] for at in asked] == [499_466, 1_284_011, 2_657_267, 3_312_393]
 
 
 @st.composite

@@ -37,6 +37,7 @@ $ kvlab explain timestamp
 ```
 
 Sizes in bytes need `--model`; without one they are blocks, of the trace's size or of `--block-size` tokens.
+A size that divides the trace's splits its blocks; a multiple of it joins them.
 """
 _SCALE = """## Large traces
 

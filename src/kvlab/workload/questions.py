@@ -11,6 +11,9 @@ from kvlab.core.plan import Plan
 Tell = Callable[[str], None]
 """Is told what is being done now, in words."""
 
+BLOCK = 16
+"""Tokens of a block where neither the trace nor the reader of its answer says: vLLM's on GPUs."""
+
 
 class Questions(msgspec.Struct, frozen=True, kw_only=True):
     """What to ask of a trace, beside what is always answered."""
@@ -54,8 +57,8 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
     """tokenizer.json, its folder, a GGUF file or a Hub model, for logs that hold text."""
     estimate_tokens: bool = False
     """Without a tokenizer, count four bytes of text as a token."""
-    block_size: int = 16
-    """Tokens of a block, for logs that hold text or token ids."""
+    block_size: int | None = None
+    """Tokens of a block; None: BLOCK for logs that hold text or token ids, the trace's own where it has blocks."""
     fix: str | None = None
     """A file for the log with its prefix breakers fixed."""
     context: int | None = None

@@ -123,8 +123,9 @@ def _planned(plan: Plan, inputs: Ints, outputs: Ints) -> Services:
 def _pool(blocks: Blocks | None, capacities: Sequence[int], asked: Questions) -> Pool | None:
     """The first --capacity, else the first --pool, else the plan's, of all its replicas."""
     from kvlab.workload.beside import whole_blocks
+    from kvlab.workload.questions import BLOCK
 
-    size = asked.block_size if blocks is None else blocks.size
+    size = (asked.block_size or BLOCK) if blocks is None else blocks.size
     pools = capacities or whole_blocks(asked.pools[:1], size, asked.bytes_per_token, "--pool")
     plan = asked.plan
     if pools:

@@ -13,7 +13,7 @@ from kvlab.core.traffic import Lengths, PoolLoad, UnderLoad
 from kvlab.workload.beside import whole_blocks
 from kvlab.workload.blockpool import BlockPool
 from kvlab.workload.lengths import Column, lengths
-from kvlab.workload.questions import Questions, Tell
+from kvlab.workload.questions import BLOCK, Questions, Tell
 from kvlab.workload.scheduler import Job, Limits, Speed, State
 from kvlab.workload.schedulers import Scheduler, scheduler
 
@@ -39,7 +39,7 @@ def under_load(trace: Trace, asked: Questions, tell: Tell) -> UnderLoad | None:
         raise BadInput(
             "--pool needs to know when requests came and how long their answers were, and the trace does not say"
         )
-    size = trace.blocks.size if trace.blocks is not None else asked.block_size
+    size = trace.blocks.size if trace.blocks is not None else asked.block_size or BLOCK
     limits = _limits(asked, rule, size)
     speed = Speed(asked.decode_step_ms / 1000, 1 / asked.prefill_tokens_per_second)
     pools = whole_blocks(asked.pools, size, asked.bytes_per_token, "--pool")

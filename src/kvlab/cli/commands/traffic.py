@@ -37,7 +37,9 @@ def _reading(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--estimate-tokens", action="store_true", help="without one, take 4 bytes of text for a token")
     parser.add_argument(
-        "--block-size", type=count, default=16, help="tokens a block, for logs with text or ids (default: 16)"
+        "--block-size",
+        type=count,
+        help="tokens a block (default: 16 for text and token ids, the trace's own where it has blocks)",
     )
     parser.add_argument(
         "--sample", default="100%", metavar="SHARE", help="of the blocks, to estimate reuse from: 1%% (default: all)"
