@@ -68,7 +68,7 @@ def test_ctrl_c_answers_130(url: str) -> None:
 
 def test_more_clients_than_slots(url: str) -> None:
     with clients(url, "gemma", 3 * SLOTS, lambda source: words(source, 40), 16):
-        found = kvlab.diagnose(url, seconds=6)
+        found = settled(url)
     assert found.verdict == "scheduler_limit_bound"
     assert f"of the {SLOTS} that may" in " ".join(found.because)
     assert holds(found, "healthy") == "no"
