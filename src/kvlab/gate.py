@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from kvlab import gates, prompts
+from kvlab import gates, machine, prompts
 from kvlab.answers import judge_quality
 from kvlab.attach import named, read_server
 from kvlab.core.errors import BadInput, KvlabError, ServerRefused
@@ -95,7 +95,7 @@ def _gate_plans(plans: dict[ArmName, Plan], how: How) -> Quality:
     with how.lab.claimed(Protocol(a=_label(plans["a"]), b=_label(plans["b"]), ask=how.ask)):
         for number, tag in enumerate(TAGS):
             visit(number, tag)
-        return judged(names, how)
+        return _kept(judged(names, how), how)
 
 
 def _gate_servers(a: str, b: str, how: How) -> Quality:
@@ -111,7 +111,7 @@ def _gate_servers(a: str, b: str, how: How) -> Quality:
             how.on_step(Step(number, len(TAGS), f"{ARMS[tag]}: {base_url(url)}"))
             side = _side(how, tag, url, (engine_of[url][0], context))
             gates.collect(names, tag, side, how.lab, _tell(how, number, ARMS[tag]))
-        return judged(names, how)
+        return _kept(judged(names, how), how)
 
 
 def judged(names: Sequence[str], how: How) -> Quality:
@@ -136,6 +136,15 @@ def judged(names: Sequence[str], how: How) -> Quality:
     return msgspec.structs.replace(found, gate=gate, parts=findings)
 
 
+def _kept(found: Quality, how: How) -> Quality:
+    """The verdict, written into the gate's lab beside its evidence."""
+    dated = msgspec.structs.replace(found, finished=machine.now())
+    how.lab.save(QUALITY, dated)
+    return dated
+
+
+QUALITY = "quality.json"
+"""The verdict in the gate's lab."""
 _AGREEMENT, _HARNESS = "agreement", "lm-eval"
 _SECONDS = 20.0
 

@@ -12,10 +12,14 @@ import msgspec
 
 from kvlab import lockfile, readers, store
 from kvlab.core.errors import BadInput, KvlabError, nearest
+from kvlab.core.quality import Quality
 from kvlab.core.record import Record, Run
+from kvlab.core.sweep import Sweep
 from kvlab.core.vllm_result import is_metric
+from kvlab.gate import QUALITY
 from kvlab.lab import RECORD, SPEC, Lab
 from kvlab.observe import read_log
+from kvlab.sweeping import SWEEP
 from kvlab.verifying import RESULT, Verify
 
 DEEPEST = 5
@@ -24,7 +28,7 @@ _MOST_BYTES = 16 << 20
 """Largest result file: a line per request is beside it, not in it."""
 _SKIPPED = ("charts", "model", "node_modules", "__pycache__")
 _Read = Callable[[Path, str, Path], "list[Entry]"]
-Kind = Literal["experiment", "run", "bench", "freeze", "verify"]
+Kind = Literal["experiment", "run", "bench", "sweep", "quality", "freeze", "verify"]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,10 +111,14 @@ def _readers(place: Path, names: list[str]) -> Iterator[tuple[_Read, str]]:
         yield _verify, RESULT
     elif SPEC in names and Lab(place).kind() in ("kvlab/lab", "kvlab/verify-lab"):
         yield _unfinished, SPEC
+    elif SPEC in names and SWEEP in names:
+        yield _sweep, SWEEP
+    elif SPEC in names and QUALITY in names:
+        yield _quality, QUALITY
     for name in names:
         if name == lockfile.NAME or name.endswith(".lock.json"):
             yield _lock, name
-        elif name.endswith(".json") and SPEC not in names and _is_result(place / name):
+        elif name.endswith(".json") and SPEC not in names and _is_result(place / name) and not _copied(place, name):
             yield _bench, name
 
 
@@ -203,6 +211,38 @@ def _lock(place: Path, name: str, root: Path) -> list[Entry]:
             verdict=None if lock.verdict is None else lock.verdict.code,
         )
     ]
+
+
+def _sweep(place: Path, name: str, root: Path) -> list[Entry]:
+    """A finished sweep: no metrics, since those of its steady time are not those of a run."""
+    found = store.read(place / name, Sweep, "sweep")
+    safe = [] if found.safe.meets_at is None else [f"safe at {found.safe.meets_at:g}"]
+    knee = [] if found.knee.load is None else [f"knee at {found.knee.load.value:.3g}"]
+    return [
+        Entry(
+            time=found.finished,
+            kind="sweep",
+            path=_below(place, root),
+            engine=found.engine,
+            label=", ".join([found.over, *safe, *knee]),
+            verdict=found.verdict.code,
+        )
+    ]
+
+
+def _quality(place: Path, name: str, root: Path) -> list[Entry]:
+    found = store.read(place / name, Quality, "quality gate")
+    parts = ", ".join(f"{part.name} {part.verdict}" for part in found.parts)
+    verdict = None if found.gate is None else found.gate.verdict
+    return [Entry(time=found.finished, kind="quality", path=_below(place, root), label=parts, verdict=verdict)]
+
+
+def _copied(place: Path, name: str) -> bool:
+    """Whether it is the own file of another load generator, X.guidellm.json beside the X.json that kvlab made of it."""
+    stem, _, tool = name.removesuffix(".json").rpartition(".")
+    own = _document(place / f"{stem}.json").get("kvlab") if stem else None
+    ran = own.get("runner") if isinstance(own, dict) else None
+    return isinstance(ran, dict) and ran.get("name") == tool
 
 
 def _bench(place: Path, name: str, root: Path) -> list[Entry]:

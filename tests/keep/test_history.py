@@ -33,6 +33,16 @@ def test_runs_results_and_locks_in_time(lab: Path, first_lab: Path, tmp_path: Pa
     assert bench.metrics["output_throughput"] == result["output_throughput"]
 
 
+def test_the_own_file_of_another_load_generator_is_no_second_run(tmp_path: Path) -> None:
+    own = (RESULTS / "aiperf_0.13_aiperf.json").read_bytes()
+    (tmp_path / "one.aiperf.json").write_bytes(own)
+    (tmp_path / "two.aiperf.json").write_bytes(own)
+    made = json.loads((RESULTS / "vllm_0.32.json").read_text())
+    made["kvlab"] = {"schema": "kvlab/bench@1", "latency_from": "sent", "runner": {"name": "aiperf"}}
+    (tmp_path / "one.json").write_text(json.dumps(made))
+    assert sorted(entry.path for entry in kvlab.history(tmp_path).entries) == ["one.json", "two.aiperf.json"]
+
+
 def test_an_unfinished_lab_shows_its_finished_runs(lab: Path) -> None:
     (lab / "record.json").unlink()
     (lab / "runs" / "4-a" / "run.json").unlink()

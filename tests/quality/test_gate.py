@@ -138,6 +138,17 @@ def test_arms_and_parts_that_make_no_gate_are_refused(gemma: Path, tmp_path: Pat
         api.quality(plan, other, prompts=tmp_path / "none.txt", lab=tmp_path)
 
 
+def test_the_verdict_stands_in_the_lab_and_in_the_history(
+    toy: dict[str, list[Tag]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvlab.gate._known", lambda url: (None, None))
+    found = api.quality("http://127.0.0.1:9", "http://127.0.0.1:10", lab=tmp_path / "gate", parts=("counts",))
+    assert json.loads((tmp_path / "gate" / "quality.json").read_text())["gate"]["verdict"] == "pass"
+    (listed,) = api.history(tmp_path).entries
+    assert (listed.kind, listed.path, listed.verdict, listed.label) == ("quality", "gate", "pass", "counts pass")
+    assert listed.time == found.finished is not None
+
+
 def test_every_option_reaches_the_parts() -> None:
     from kvlab.core.gate import GateAsk
 

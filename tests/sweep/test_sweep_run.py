@@ -116,6 +116,8 @@ def test_what_it_leaves(swept: tuple[Sweep, Path, Any, Any]) -> None:
     assert document["verdict"].keys() == {"code", "text", "because"}
     assert msgspec.json.decode((lab / "sweep.json").read_bytes(), type=Sweep) == found
     assert len(list((lab / "looks").iterdir())) == len(found.points)
+    (listed,) = kvlab.history(lab).entries
+    assert (listed.kind, listed.time, listed.verdict) == ("sweep", found.finished, found.verdict.code)
     page = (lab.with_name("report") / "report.html").read_text()
     assert "<script" not in page
     assert found.verdict.text.split(";")[0] in page
@@ -148,6 +150,7 @@ def test_other_objectives_take_up_the_looks_that_they_share(
     # One to warm up, the first of each of 3 places, and 3 turns of each of them.
     assert len(server.prompts) == before + 1 + 3 + 9
     assert found.verdict.code == "no_knee"
+    assert "no knee" not in found.verdict.text.lower()  # the head says it already
     assert found.safe.code == "no_objectives"
 
 

@@ -58,6 +58,8 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
     because: str
     gate: Gate | None = None
     parts: tuple[PartFinding, ...] = ()
+    finished: str | None = None
+    """When the gate that stands in a lab of its own was judged, UTC in ISO 8601."""
 
 
 class PrefixRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -161,7 +161,7 @@ def _verdict(points: Sequence[SweepPoint], terms: Terms, safe: Safe, bend: Knee)
     if safe.code == "not_bracketed":
         return SweepVerdict(code="not_bracketed", text=f"{asked}: {safe.because}.", because=tuple(because))
     if bend.load is None:
-        return SweepVerdict(code="no_knee", text=f"No knee: {bend.because}.", because=tuple(because))
+        return SweepVerdict(code="no_knee", text=f"Throughput shows none: {bend.because}.", because=tuple(because))
     text = f"Throughput stops to rise at {bend.load.value:,.3g} {loads(over, 2).partition(' ')[2]}."
     return SweepVerdict(code="knee_found", text=text, because=tuple(because))
 
