@@ -60,7 +60,7 @@ def standing(folder: Path) -> Standing:
 
 
 def told(folder: Path) -> str | None:
-    """One line on an experiment that is taken up; None where none was begun, or one is finished."""
+    """One line on an experiment that is not finished, before it is gone on with; None where there is none."""
     lab = Lab(folder)
     if not lab.has(SPEC) or lab.kind() != "kvlab/lab":
         return None
@@ -68,7 +68,7 @@ def told(folder: Path) -> str | None:
     if found.finished and not found.left:
         return None
     done = ", ".join(found.done) or "nothing"
-    return f"{folder} is taken up; done: {done}; left: {', '.join(found.left) or 'the verdict'}"
+    return f"{folder} holds an experiment that is not finished; done: {done}; left: {', '.join(found.left) or 'the verdict'}"
 
 
 def refuse_unfinished(folder: Path) -> None:

@@ -142,6 +142,7 @@ def test_what_is_done_and_what_is_left_is_said(lab: Path) -> None:
     told = resuming.told(lab)
     assert told is not None
     assert "done: run 1 (A), run 2 (B), run 4 (A); left: run 3 (B)" in told
+    assert "taken up" not in told  # it is said before another kvlab may be found at work there
 
 
 def test_a_newer_lab_is_refused_in_one_line(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
