@@ -68,7 +68,8 @@ def told(folder: Path) -> str | None:
     if found.finished and not found.left:
         return None
     done = ", ".join(found.done) or "nothing"
-    return f"{folder} holds an experiment that is not finished; done: {done}; left: {', '.join(found.left) or 'the verdict'}"
+    left = ", ".join(found.left) or "the verdict"
+    return f"{folder} holds an experiment that is not finished; done: {done}; left: {left}"
 
 
 def refuse_unfinished(folder: Path) -> None:
