@@ -201,3 +201,13 @@ def test_a_rewritten_record_keeps_all_but_its_prompt(tmp_path: Path) -> None:
         again = kvlab.traffic(fixed, estimate_tokens=True)
         prompts.add((again.input_tokens.mean, again.reuse.ideal.hit_tokens if again.reuse else None))
     assert len(prompts) == 1
+
+
+@pytest.mark.parametrize(("name", "begins"), [("b.jsonl.gz", b"\x1f\x8b"), ("b.jsonl.zst", b"\x28\xb5\x2f\xfd")])
+def test_a_fixed_log_is_compressed_as_its_name_says(tmp_path: Path, name: str, begins: bytes) -> None:
+    fixed = tmp_path / name
+    found = broken(tmp_path / "a.jsonl", chats.planted(next(iter(chats.PLANTED)), 24), fixed)
+    assert fixed.read_bytes().startswith(begins)
+    again = kvlab.traffic(fixed, estimate_tokens=True)
+    assert again.reuse is not None
+    assert again.reuse.ideal.hit_tokens == found.fixed_hit_tokens

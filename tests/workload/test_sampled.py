@@ -167,5 +167,5 @@ def test_a_sample_without_a_block() -> None:
 
 
 def test_what_a_sample_cannot_answer() -> None:
-    with pytest.raises(BadInput, match="--policy need every block; leave out --sample 1%"):
+    with pytest.raises(BadInput, match="--policy needs every block; leave out --sample 1%"):
         kvlab.traffic(CONVERSATION, sample="1%", policies=("fifo",), capacities=(100,))

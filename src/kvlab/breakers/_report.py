@@ -14,7 +14,7 @@ from kvlab.breakers._search import Found, Search
 from kvlab.core.breaker import Breaker, Breakers
 from kvlab.core.errors import BadInput
 from kvlab.core.trace import Logged, Reading
-from kvlab.traces import encoder
+from kvlab.traces import encoder, packed
 from kvlab.workload.reuse import part_of
 
 _MOST = 32
@@ -110,4 +110,4 @@ def _write(path: Path, made: list[Logged]) -> None:
     from kvlab.store import write_atomic
 
     text = "".join(f"{line}\n" for line in lines(made)).encode("utf-8", "surrogatepass")
-    write_atomic(path, text, private=True)  # it holds what people wrote
+    write_atomic(path, packed(path, text), private=True)  # it holds what people wrote

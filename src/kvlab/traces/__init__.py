@@ -12,7 +12,7 @@ from kvlab import variants
 from kvlab.core.errors import BadInput, shortened
 from kvlab.core.trace import Logged, Reading, Sampling, Trace, TraceReader
 from kvlab.traces import _text
-from kvlab.traces._lines import lines, opened
+from kvlab.traces._lines import lines, opened, packed
 from kvlab.traces._requests import body_of
 from kvlab.traces._rewrite import record_of
 from kvlab.traces._rows import blocks_of
@@ -29,6 +29,7 @@ __all__ = [
     "named",
     "of_part",
     "opened",
+    "packed",
     "read",
     "reader",
     "readers",

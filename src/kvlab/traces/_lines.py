@@ -39,6 +39,19 @@ def lines(path: Path, longest: int) -> Iterator[tuple[int, bytes]]:
             raise BadInput(f"{path} is damaged after line {number:,}: {problem}; copy it again") from None
 
 
+def packed(path: Path, content: bytes) -> bytes:
+    """The content as a file of that name holds it: gzip for .gz, Zstandard for .zst."""
+    if path.suffix == ".gz":
+        import gzip
+
+        return gzip.compress(content, mtime=0)
+    if path.suffix == ".zst":
+        import zstandard
+
+        return zstandard.compress(content)
+    return content
+
+
 @contextmanager
 def opened(path: Path, what: str = "trace") -> Iterator[IO[bytes]]:
     """The content of the file at `path`, unpacked; `what` it is called in errors.

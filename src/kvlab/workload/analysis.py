@@ -13,7 +13,7 @@ from kvlab.core.model import Doubt
 from kvlab.core.performance import share
 from kvlab.core.trace import Trace
 from kvlab.core.traffic import LengthCurves, Reuse, Sampled, Traffic
-from kvlab.workload.beside import beside, whole_blocks
+from kvlab.workload.beside import beside, prefill_alone, whole_blocks
 from kvlab.workload.lengths import Column, curve, freed, lengths, limit, paging
 from kvlab.workload.moves import Seen, moves
 from kvlab.workload.questions import Questions, Tell
@@ -44,7 +44,8 @@ def analyse(
             f"{files[0]} holds lengths and no block ids, so reuse is unknown; leave out {' and '.join(named)}"
         )
     if trace.blocks is not None and trace.blocks.sample is not None and (named := _about_all(asked)):
-        raise BadInput(f"{' and '.join(named)} need every block; leave out --sample {asked.sample}")
+        need = "needs" if len(named) == 1 else "need"
+        raise BadInput(f"{' and '.join(named)} {need} every block; leave out --sample {asked.sample}")
     prompts = Column(trace.inputs)
     answers = None if trace.outputs is None else Column(trace.outputs)
     total = prompts if trace.outputs is None else Column(trace.inputs + trace.outputs)
@@ -104,7 +105,7 @@ def _about_reuse(asked: Questions) -> list[str]:
             "--last-half": asked.last_half,
             **_beside_the_curve(asked),
             "--inclusive": asked.inclusive,
-            "--prefill-speed": asked.prefill_tokens_per_second if asked.decode_step_ms is None else None,
+            "--prefill-speed": prefill_alone(asked),
         }
     )
 

@@ -37,8 +37,10 @@ def beside(blocks: Blocks, capacities: Sequence[int], asked: Questions) -> dict[
         chain = [tier(text, block) for text in asked.tiers]
         costs = Costs(asked.bytes_per_token, asked.prefill_tokens_per_second)
         found["tiers"] = tiers(blocks, chain, asked.inclusive, costs)
-    elif asked.inclusive or (asked.prefill_tokens_per_second is not None and asked.decode_step_ms is None):
-        raise BadInput("--inclusive and --prefill-speed are about tiers: give --tiers gpu:N,cpu:N")
+    elif asked.inclusive or prefill_alone(asked):
+        raise BadInput(
+            "--inclusive is about tiers, --prefill-speed about them or a pool: give --tiers gpu:N,cpu:N or --decode-step"
+        )
     if asked.replicas is not None:
         if not 2 <= asked.replicas <= _MOST_REPLICAS:
             raise BadInput(f"--replicas {asked.replicas} must be from 2 to {_MOST_REPLICAS:,}")
@@ -46,6 +48,11 @@ def beside(blocks: Blocks, capacities: Sequence[int], asked: Questions) -> dict[
             raise BadInput("--replicas needs --capacity N: the blocks that each replica caches")
         found["replicas"] = replicas(blocks, asked.replicas, capacities[0])
     return found
+
+
+def prefill_alone(asked: Questions) -> bool:
+    """Whether --prefill-speed stands there with nothing that it is for."""
+    return asked.prefill_tokens_per_second is not None and asked.decode_step_ms is None and not asked.pools
 
 
 def _policies(blocks: Blocks, capacities: Sequence[int], names: Sequence[str]) -> tuple[PolicyPoint, ...]:

@@ -54,7 +54,11 @@ def _answers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report", metavar="FOLDER", help="write report.html and the charts there, as PNG (default: no report)"
     )
-    parser.add_argument("--fix", metavar="FILE", help="write the log with its prefix breakers fixed (default: nothing)")
+    parser.add_argument(
+        "--fix",
+        metavar="FILE",
+        help="write the log with its prefix breakers fixed; may end in .gz or .zst (default: nothing)",
+    )
     parser.add_argument("--percentile", type=positive, default=99.0, help="for the context limit (default: 99)")
     parser.add_argument(
         "--context", type=tokens("--context"), help="longest request to reserve for (default: the next power of two)"
