@@ -39,7 +39,7 @@ def beside(blocks: Blocks, capacities: Sequence[int], asked: Questions) -> dict[
         found["tiers"] = tiers(blocks, chain, asked.inclusive, costs)
     elif asked.inclusive or prefill_alone(asked):
         raise BadInput(
-            "--inclusive is about tiers, --prefill-speed about them or a pool: give --tiers gpu:N,cpu:N or --decode-step"
+            "--inclusive is about tiers, --prefill-speed about them or pools: give --tiers gpu:N,cpu:N or --decode-step"
         )
     if asked.replicas is not None:
         if not 2 <= asked.replicas <= _MOST_REPLICAS:
