@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     OnBytes = Callable[[int, int], None]
 
 _TRAFFIC = "kvlab/traffic"
+_SWEEP = "kvlab/sweep"
 
 
 def freeze(
@@ -80,21 +81,25 @@ def history(*folders: Given) -> History:
 
 
 def report(record: Given, folder: Given | None = None) -> Path:
-    """Renders a lab, its record.json, or a document of `kvlab traffic`, as report.html and charts.
+    """Renders the lab of an experiment or of a sweep, its record.json or sweep.json, or a document of `kvlab traffic`,
+    as report.html and charts.
 
     `folder` is where; left out, the lab, or where the document lies. Raises BadInput for what is none of these.
     """
     from kvlab import store
     from kvlab.core.record import Record
+    from kvlab.core.sweep import Sweep
     from kvlab.core.traffic import Traffic
     from kvlab.lab import RECORD
     from kvlab.reporting.html import write_charts, write_report
     from kvlab.resuming import refuse_unfinished
+    from kvlab.sweeping import SWEEP
 
     path = Path(place(record, "record"))
-    if path.is_dir():
+    swept = (path / SWEEP).is_file()
+    if path.is_dir() and not swept:
         refuse_unfinished(path)
-    source = path / RECORD if path.is_dir() else path
+    source = path / (SWEEP if swept else RECORD) if path.is_dir() else path
     target = Path(folder) if folder is not None else source.parent
     what = "record of a lab or document of kvlab traffic"
     content = store.read_bytes(source, what, piped=True)
@@ -102,6 +107,10 @@ def report(record: Given, folder: Given | None = None) -> Path:
         from kvlab.reporting.traffic_page import write_traffic
 
         return write_traffic(store.decoded(content, Traffic, str(source), "document of kvlab traffic"), target)
+    if store.schema_in(content) == _SWEEP:
+        from kvlab.reporting.sweep_page import write_sweep
+
+        return write_sweep(store.decoded(content, Sweep, str(source), "document of kvlab sweep"), target)
     loaded = store.decoded(content, Record, str(source), what)
     write_charts(loaded, target / "charts")
     return write_report(loaded, target)

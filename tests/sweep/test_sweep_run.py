@@ -120,6 +120,9 @@ def test_what_it_leaves(swept: tuple[Sweep, Path, Any, Any]) -> None:
     assert (listed.kind, listed.time, listed.verdict) == ("sweep", found.finished, found.verdict.code)
     page = (lab.with_name("report") / "report.html").read_text()
     assert "<script" not in page
+    again = kvlab.report(lab, lab.with_name("again"))
+    assert again.read_text() == page
+    assert kvlab.report(lab / "sweep.json", lab.with_name("again")) == again
     assert found.verdict.text.split(";")[0] in page
     charts = {path.name for path in (lab.with_name("report") / "charts").iterdir()}
     assert charts >= {"sweep-ttft.png", "sweep-tpot.png", "sweep-throughput.png", "sweep-goodput.png"}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("lab", help="a lab folder, its record.json, or the JSON of kvlab traffic")
+    parser.add_argument("lab", help="a lab folder (of ab or sweep), its record.json, or the JSON of kvlab traffic")
     parser.add_argument("--folder", help="where to write (default: the lab, or beside the JSON)")
 
 
