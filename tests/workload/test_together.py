@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 from pathlib import Path
 from statistics import mean
 
@@ -80,7 +81,7 @@ def test_four_requests_and_a_pool_that_lacks_thirteen_tokens(four: Path, plan: P
     assert move.do == seen.moves[0].do
     for text in (said(found), page(found)):
         assert "the pool of 400 tokens (56.25 MiB) holds 3.6 requests" in text
-        assert "13 tokens are missing" in text
+        assert "the peak takes 82.5 % of it, and 20.0 % are to be spared; 13 tokens are missing" in text
 
 
 def test_a_pool_with_a_fifth_to_spare_needs_no_move(four: Path, plan: Plan) -> None:
@@ -151,6 +152,8 @@ def test_a_plan_s_speed_is_a_range(four: Path, plan: Plan) -> None:
     assert seen.service_seconds.low < seen.service_seconds.high
     assert (seen.pool_tokens, seen.verdict) == (plan.capacity.tokens, "enough")
     assert seen.pool_bytes == plan.capacity.tokens * plan.kv.bytes_per_token
+    short = kvlab.traffic(GOLDEN / "azure_conv.csv.gz", plan=with_pool(plan, 40_000, {}))
+    assert re.search(r"the peak takes \d+\.\d % to \d+\.\d % of it, and 20.0 % are to be spared", said(short))
     two = kvlab.traffic(four, plan=replace(plan, ask=replace(plan.ask, dp=2))).concurrency
     assert two is not None
     assert two.pool_tokens == 2 * plan.capacity.tokens

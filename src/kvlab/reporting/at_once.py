@@ -37,7 +37,7 @@ def pool_line(value: Concurrency) -> str | None:
     if value.holds is None or value.spare is None or value.pool_tokens is None:
         return None
     memory = "" if value.pool_bytes is None else f" ({size(value.pool_bytes)})"
-    used = _between(_of_it(1 - value.spare.high), _of_it(1 - value.spare.low))
+    used = _of_it(1 - value.spare.high, 1 - value.spare.low)
     text = (
         f"the pool of {value.pool_tokens:,} tokens{memory} holds {value.holds:,.1f} requests of the mean length"
         f" ({value.tokens_per_request:,.0f} tokens): the peak takes {used} it, and {words.share(value.wanted_spare)}"
@@ -72,8 +72,10 @@ def freed(limit: ContextLimit) -> str | None:
     )
 
 
-def _of_it(part: float) -> str:
-    return f"{words.share(part)} of" if part < _TIMES else f"{part:,.1f} times"
+def _of_it(low: float, high: float) -> str:
+    if high < _TIMES:
+        return f"{_between(words.share(low), words.share(high))} of"
+    return f"{_between(f'{low:,.1f}', f'{high:,.1f}')} times"
 
 
 def _range(value: Range, digits: int = 0) -> str:
