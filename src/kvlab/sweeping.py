@@ -61,6 +61,8 @@ class SweepSettings(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     engine: str | None = None
     """Whose tokenizer and metrics a running server has; None: as it says."""
+    tokenizer: str | None = None
+    """As in BenchSpec."""
     timeout: float = 600.0
     tls: Tls = Tls()
     warm_up: int = 4
@@ -262,7 +264,14 @@ class _Sweeping:
             tls=settings.tls,
         )
         data = RandomTokens(input_tokens=settings.input_tokens, output_tokens=settings.output_tokens)
-        return BenchSpec(dataset=data, load=load, num_prompts=step.requests, engine=engine, warm_up=settings.warm_up)
+        return BenchSpec(
+            dataset=data,
+            load=load,
+            num_prompts=step.requests,
+            engine=engine,
+            tokenizer=settings.tokenizer,
+            warm_up=settings.warm_up,
+        )
 
     @property
     def _progress(self) -> Callable[[Progress], None]:

@@ -7,9 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from aiohttp import ClientSession, web
+from scripted_server import begun, serving
 
 from kvlab import api
+from kvlab.cli import main
+from kvlab.core.errors import BadInput
 from kvlab.launch import Server, start
 from kvlab.load.bench import BenchSpec, bench
 from kvlab.load.datasets import Dataset, RandomTokens, SharedPrefix, ShareGpt, TraceFile
@@ -55,6 +60,34 @@ def test_chat(llama_server: Server) -> None:
     data = RandomTokens(input_tokens=20, output_tokens=3)
     result = bench(llama_server.url, spec(data, 2, seed=8, endpoint="chat"))
     assert [(row.error, row.output_tokens) for row in result.rows] == [(None, 3)] * 2
+
+
+def test_behind_a_gateway_prompts_are_made_with_the_tokenizer_that_is_named(
+    llama_server: Server, gemma: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says "somebody" of itself, and has no page for tokens; the engine behind it counts."""
+
+    async def relay(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        async with ClientSession() as session, session.post(llama_server.url + request.path, json=body) as got:
+            response = await begun(request)
+            async for piece in got.content.iter_any():
+                await response.write(piece)
+            await response.write_eof()
+        return response
+
+    with serving(relay) as server:
+        asked = spec(RandomTokens(input_tokens=33, output_tokens=4), 4, seed=9)
+        with pytest.raises(BadInput, match="--tokenizer"):
+            bench(server.url, asked)
+        result = bench(server.url, msgspec.structs.replace(asked, tokenizer=str(gemma)))
+        lab = tmp_path / "lab"
+        words = ["--points", "1", "--num-prompts", "4", "--input-tokens", "21", "--output-tokens", "2"]
+        assert main(["sweep", server.url, *words, "--tokenizer", str(gemma), "--lab", str(lab)]) == 0
+    assert [(row.error, row.prompt_tokens) for row in result.rows] == [(None, 33)] * 4
+    own: Any = result.metrics["kvlab"]
+    assert (own["prompt_length_mismatches"], own["tokenizer"]) == (0, gemma.name)
+    (look,) = (lab / "looks").iterdir()
+    assert {row["prompt_tokens"] for row in json.loads(look.read_text())["rows"]} == {21}
 
 
 def test_a_slice_of_mooncake_hits_what_its_block_ids_say(gemma: Path, tmp_path: Path) -> None:

@@ -29,7 +29,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--runner-bin", metavar="PATH", help="where it is (default: on PATH)")
     parser.add_argument(
-        "--tokenizer", metavar="NAME", help="folder or Hub id for --runner to make prompts with (default: the model)"
+        "--tokenizer",
+        metavar="PATH|ID",
+        help="to make prompts with: tokenizer.json, folder, GGUF, Hub id (default: the engine's; --runner: the model)",
     )
     parser.set_defaults(unasked=vars(parser.parse_args(["http://127.0.0.1"])))
 

@@ -20,7 +20,7 @@ from kvlab.core.gate import CannotRun, GateOptions, Side
 from kvlab.core.scoring import NoScores, Post, ScoreAsk, Scored, ScorePart, Scores, Scoring
 from kvlab.load import clock
 from kvlab.load.connections import Connections
-from kvlab.load.exact import Tokenizer
+from kvlab.load.exact import ServerTokenizer
 from kvlab.load.pages import body, without_secrets
 from kvlab.load.reply import server_message
 from kvlab.load.server import Server, contact
@@ -189,7 +189,7 @@ class _Asker:
 
     def __init__(self, session: ClientSession, server: Server, api: TokenApi) -> None:
         self.server = server
-        self.tokenizer = Tokenizer(session, server, api)
+        self.tokenizer = ServerTokenizer(session, server, api)
         self._session = session
 
     async def before(self, ids: Sequence[int], position: int) -> str:

@@ -53,7 +53,7 @@ def _collect(side: Side) -> Marks:
 def _made(side: Side, asked: Sequence[Cell]) -> tuple[Hay, ...]:
     from kvlab.load import clock
     from kvlab.load.connections import Connections
-    from kvlab.load.exact import Tokenizer
+    from kvlab.load.exact import ServerTokenizer
     from kvlab.load.server import contact, tokens_of
 
     async def main(_: Callable[[], float]) -> tuple[Hay, ...]:
@@ -63,7 +63,7 @@ def _made(side: Side, asked: Sequence[Cell]) -> tuple[Hay, ...]:
                 api = tokens_of(side.engine or server.engine)
             except BadInput as problem:
                 raise CannotRun(str(problem)) from None
-            tokenizer = Tokenizer(connections.fresh, server, api)
+            tokenizer = ServerTokenizer(connections.fresh, server, api)
             return await haystacks(tokenizer, asked, side.options.item_seed, lambda done: None)
 
     return clock.run(main)

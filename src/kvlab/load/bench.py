@@ -111,6 +111,7 @@ def _own(spec: BenchSpec, ready: Prepared, result: LoadResult) -> dict[str, obje
         "schema": BENCH_SCHEMA,
         "version": __version__,
         "engine": spec.engine or ready.server.engine,
+        "tokenizer": None if spec.tokenizer is None else _plain(spec.tokenizer),
         "dataset": data,
         "data": ready.notes,
         "prompts_sha256": fingerprint(ready.prompts),
@@ -135,6 +136,11 @@ def _own(spec: BenchSpec, ready: Prepared, result: LoadResult) -> dict[str, obje
         "client_cpu_seconds": result.client_cpu_seconds,
         "client": msgspec.to_builtins(result.client),
     }
+
+
+def _plain(named: str) -> str:
+    """A path's last part, and a Hub id as it is."""
+    return Path(named).name if Path(named).exists() else named
 
 
 def _arrivals(load: LoadSpec) -> str:

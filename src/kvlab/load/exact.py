@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -50,7 +50,34 @@ _VOWELS = ("a", "e", "i", "o", "u", "ai", "ea", "ou")
 _ENDS = ("", "", "", "n", "r", "s", "l", "nd", "m")
 
 
-class Tokenizer:
+class Tokenizer(Protocol):
+    """The model's tokenizer, wherever it runs."""
+
+    async def ids(self, text: str, special: bool = True) -> list[int]:
+        """Token ids of `text`; `special`: with those that the engine adds to every prompt."""
+
+    async def text(self, ids: list[int]) -> str:
+        """Text of token ids."""
+
+
+class LocalTokenizer:
+    """A tokenizer read from a file, for a server that does not tell its own."""
+
+    def __init__(self, named: str) -> None:
+        from kvlab.traces import tokenizer
+
+        self._tokenizer = tokenizer(named).tokenizer
+
+    async def ids(self, text: str, special: bool = True) -> list[int]:
+        """Token ids of `text`; `special`: with those that the file adds to every prompt."""
+        return self._tokenizer.encode(text, add_special_tokens=special).ids
+
+    async def text(self, ids: list[int]) -> str:
+        """Text of token ids."""
+        return self._tokenizer.decode(ids)
+
+
+class ServerTokenizer:
     """The engine's own tokenizer, over HTTP."""
 
     def __init__(self, session: ClientSession, server: Server, api: TokenApi) -> None:

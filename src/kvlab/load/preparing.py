@@ -13,7 +13,7 @@ from kvlab.core.objectives import Objective
 from kvlab.load import clock, sets
 from kvlab.load.connections import Connections
 from kvlab.load.datasets import Dataset, RandomTokens
-from kvlab.load.exact import Tokenizer, random_prompts
+from kvlab.load.exact import LocalTokenizer, ServerTokenizer, Tokenizer, random_prompts
 from kvlab.load.making import Made, Tools, Wanted
 from kvlab.load.server import Server, contact, tokens_of
 from kvlab.load.spec import LoadSpec, OnProgress, Progress, Prompt
@@ -30,6 +30,8 @@ class BenchSpec(msgspec.Struct, frozen=True, kw_only=True):
     num_prompts: int | None = None
     """Requests, or conversations where they are played turn by turn. None: all of a file; other data sets need it."""
     engine: str | None = None
+    tokenizer: str | None = None
+    """Of the model, to make prompts with: tokenizer.json, its folder, a GGUF or a Hub model. None: the engine's own."""
     warm_up: int = 4
     """Requests sent first and discarded. They share no prefix with the measured ones."""
     percentiles: tuple[float, ...] = (99.0,)
@@ -59,7 +61,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepare(url: str, spec: BenchSpec, progress: OnProgress | None = None) -> Prepared:
-    """Make the prompts, with the server's own tokenizer where lengths are to be exact.
+    """Make the prompts, with the server's own tokenizer, or the one that is named, where lengths are to be exact.
 
     Raises BadInput for a data set that cannot be made, ServerRefused when the server does not answer.
     """
@@ -67,6 +69,7 @@ def prepare(url: str, spec: BenchSpec, progress: OnProgress | None = None) -> Pr
         raise BadInput(f"warm-up {spec.warm_up} must not be negative")
     wanted = Wanted(spec.num_prompts, spec.load.seed, spec.load.endpoint)
     draft = sets.maker(spec.dataset).draft(spec.dataset, wanted)
+    local = None if spec.tokenizer is None else LocalTokenizer(spec.tokenizer)
 
     def done(made: int, count: int) -> None:
         if progress is not None:
@@ -75,7 +78,8 @@ def prepare(url: str, spec: BenchSpec, progress: OnProgress | None = None) -> Pr
     async def main(_: Callable[[], float]) -> Prepared:
         async with Connections(spec.load.timeout, url, spec.load.tls) as connections:
             server = await contact(connections.fresh, url, spec.load.model)
-            tools = Tools(*_tokenizer(connections, server, spec.engine or server.engine), done)
+            own = _tokenizer(connections, server, spec.engine or server.engine)
+            tools = Tools(*(own if local is None else (local, None)), done)
             made = await draft(tools)
             warm_up = await _warm_up(tools, made, spec)
         prompts = made.prompts
@@ -94,7 +98,7 @@ def _tokenizer(
     if engine is not None and engine not in engines.names():
         tokens_of(engine)
     try:
-        return Tokenizer(connections.fresh, server, tokens_of(engine)), None
+        return ServerTokenizer(connections.fresh, server, tokens_of(engine)), None
     except BadInput as why:
         return None, why
 

@@ -111,6 +111,6 @@ def tokens_of(engine: str | None) -> TokenApi:
     if engine is None:
         raise BadInput(
             "prompts of an exact length need the engine's tokenizer, and the server does not say which engine it is;"
-            f" name it ({', '.join(engines.names())}) or give a prompts file"
+            f" name it ({', '.join(engines.names())}), or the model's own with --tokenizer, or give a prompts file"
         )
     return engines.token_api(engine)

@@ -72,14 +72,14 @@ def vocabulary(url: str, engine: str | None) -> tuple[int, ...]:
     """
     from kvlab.load import clock
     from kvlab.load.connections import Connections
-    from kvlab.load.exact import Tokenizer
+    from kvlab.load.exact import ServerTokenizer
     from kvlab.load.server import contact, tokens_of
 
     async def main(_: Callable[[], float]) -> tuple[int, ...]:
         async with Connections(_SECONDS, url) as connections:
             server = await contact(connections.fresh, url)
             try:
-                ids = await Tokenizer(connections.fresh, server, tokens_of(engine)).ids(_LISTED, special=False)
+                ids = await ServerTokenizer(connections.fresh, server, tokens_of(engine)).ids(_LISTED, special=False)
             except (BadInput, ServerRefused):
                 return ()
             return tuple(sorted(set(ids)))

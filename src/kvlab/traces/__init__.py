@@ -17,6 +17,7 @@ from kvlab.traces._requests import body_of
 from kvlab.traces._rewrite import record_of
 from kvlab.traces._rows import blocks_of
 from kvlab.traces._tokens import Encoder, encoder
+from kvlab.traces._tokens import load as tokenizer
 
 __all__ = [
     "Encoder",
@@ -35,6 +36,7 @@ __all__ = [
     "readers",
     "reading",
     "record_of",
+    "tokenizer",
 ]
 
 _LOOK = 1 << 16

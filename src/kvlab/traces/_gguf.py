@@ -122,7 +122,7 @@ def _string(content: mmap.mmap, at: int) -> tuple[str, int]:
 
 
 def _built(vocabulary: Vocabulary, special: dict[str, str]) -> Tokenizer:
-    from tokenizers import AddedToken, Tokenizer, models, normalizers, processors
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
 
     ranks = {token: at for at, token in enumerate(vocabulary.tokens)}
     model = models.BPE(
@@ -137,6 +137,10 @@ def _built(vocabulary: Vocabulary, special: dict[str, str]) -> Tokenizer:
     if vocabulary.space_first:
         space.insert(0, normalizers.Prepend(_SPACE))
     built.normalizer = normalizers.Sequence(space)
+    back: list[object] = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    if vocabulary.space_first:
+        back.append(decoders.Strip(" ", 1, 0))
+    built.decoder = decoders.Sequence(back)
     marked = [
         AddedToken(token, normalized=False, special=kind == _CONTROL)
         for token, kind in zip(vocabulary.tokens, vocabulary.kinds, strict=True)

@@ -63,6 +63,7 @@ def _run(options: argparse.Namespace) -> Answer:
         load=loading.load(options, concurrencies[0] if concurrencies else None),
         num_prompts=loading.prompts(options, loading.BENCH),
         engine=options.engine,
+        tokenizer=options.tokenizer,
         warm_up=options.warm_up,
         percentiles=options.percentiles,
         objectives=objectives(options.goodput or ()),

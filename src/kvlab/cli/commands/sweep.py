@@ -41,6 +41,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="/v1/completions, or /v1/chat/completions with the chat template (default: completions)",
     )
     load.add_argument("--model", help="the name that the server knows the model by (default: the first it lists)")
+    load.add_argument(
+        "--tokenizer",
+        metavar="PATH|ID",
+        help="to make prompts with: tokenizer.json, folder, GGUF, Hub id (default: the engine's own)",
+    )
     load.add_argument("--warm-up", type=int, default=4, help="requests before each look, not counted (default: 4)")
     load.add_argument("--timeout", type=positive, default=600.0, help="seconds a request may take (default: 600)")
     load.add_argument("--seed", type=int, default=0, help="of prompts and arrivals (default: 0)")
@@ -150,6 +155,7 @@ def _settings(options: argparse.Namespace) -> SweepSettings:
         endpoint=options.endpoint,
         model=options.model,
         engine=options.engine if launched is None else None,
+        tokenizer=options.tokenizer,
         timeout=options.timeout,
         tls=Tls(ca_file=options.ca_file, insecure=options.insecure),
         warm_up=options.warm_up,
