@@ -25,6 +25,9 @@ from kvlab.load.connections import Connections
 from kvlab.preflight import check_installed
 from kvlab.settings import ArmName, OnStep, Step
 
+QUALITY = "quality.json"
+"""The verdict in the gate's lab."""
+
 
 class How(NamedTuple):
     """What was asked, where evidence and the engines' logs go, and who is told of progress."""
@@ -143,8 +146,6 @@ def _kept(found: Quality, how: How) -> Quality:
     return dated
 
 
-QUALITY = "quality.json"
-"""The verdict in the gate's lab."""
 _AGREEMENT, _HARNESS = "agreement", "lm-eval"
 _SECONDS = 20.0
 

@@ -11,14 +11,16 @@ from kvlab.core.speed import Range
 Verdict = Literal["enough", "short", "depends on the speed"]
 """Whether the pool leaves what is wanted at the peak: at both ends of the speed, at neither, at one."""
 
+GapCode = Literal["smaller_dtype", "context_limit", "shorter_prompts", "more_memory"]
+
 
 class GapMove(msgspec.Struct, frozen=True, kw_only=True):
     """One way to have as much to spare as is wanted. They stand in the order of what they cost."""
 
-    code: Literal["smaller_dtype", "context_limit", "shorter_prompts", "more_memory"]
+    code: GapCode
     do: str
-    holds: float | None
-    """Requests of the mean length that the pool then holds; None: no such change is known here."""
+    holds: float
+    """Requests of the mean length that the pool then holds."""
     needs: float
     """Requests that it must hold then, with what is to be spared."""
     closes: bool

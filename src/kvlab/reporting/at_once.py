@@ -51,7 +51,7 @@ def rows(value: Concurrency) -> list[tuple[str, str, str, str]]:
     return [
         (
             move.do,
-            "" if move.holds is None else f"{move.holds:,.1f}",
+            f"{move.holds:,.1f}",
             f"{move.needs:,.1f}",
             "yes" if move.closes else "no",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
@@ -21,6 +22,9 @@ from kvlab.workload.reuse import Window, reuse
 from kvlab.workload.together import doubts as doubts_at_once
 from kvlab.workload.together import planned_blocks, together
 from kvlab.workload.under_load import under_load
+
+if TYPE_CHECKING:
+    from kvlab.core.trace import Blocks, Ints
 
 _WIDE = 0.01
 """Error of a sampled hit rate above which the reader is told."""
@@ -52,14 +56,10 @@ def analyse(
     found = pool = None
     capacities: tuple[int, ...] = ()
     if trace.blocks is not None:
-        window = Window(len(trace.inputs) // 2 if asked.last_half else 0, trace.inputs)
         capacities = whole_blocks(asked.capacities, trace.blocks.size, asked.bytes_per_token, "--capacity")
         held = capacities or planned_blocks(asked.plan, trace.blocks.size)
-        points = (*held, *(2 * at for at in held[:1]))  # a move asks what a pool twice as large hits
-        tell("replaying it on caches of every size")
-        found = reuse(trace.blocks, window, points, asked.bytes_per_token)
         pool = held[0] if held else None
-        found = replace(found, asked_blocks=held, **beside(trace.blocks, held, asked))
+        found = _reused(trace.blocks, trace.inputs, held, asked, tell)
     span = None if trace.arrivals is None else float(trace.arrivals.max() - trace.arrivals.min())
     recommended, of_prompts = limit(total, asked.percentile), lengths(prompts)
     recommended = freed(recommended, asked.model_context, asked.bytes_per_token)
@@ -95,6 +95,15 @@ def analyse(
             total_tokens=None if answers is None else curve(total),
         ),
     )
+
+
+def _reused(blocks: Blocks, inputs: Ints, held: tuple[int, ...], asked: Questions, tell: Tell) -> Reuse:
+    """Reuse on caches of every size, those of `held` blocks on the curve, and the questions beside it."""
+    window = Window(len(inputs) // 2 if asked.last_half else 0, inputs)
+    points = (*held, *(2 * at for at in held[:1]))  # a move asks what a pool twice as large hits
+    tell("replaying it on caches of every size")
+    found = reuse(blocks, window, points, asked.bytes_per_token)
+    return replace(found, asked_blocks=held, **beside(blocks, held, asked))
 
 
 def _about_reuse(asked: Questions) -> list[str]:

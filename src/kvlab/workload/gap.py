@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvlab.core.concurrency import GapMove
+from kvlab.core.concurrency import GapCode, GapMove
 from kvlab.core.performance import share
 from kvlab.core.units import counted, size
 
@@ -99,5 +99,5 @@ def _memory(pool: Pool, demand: Demand) -> GapMove:
     return GapMove(code="more_memory", do=do, holds=demand.requests, needs=demand.requests, closes=True)
 
 
-def _move(code: str, do: str, holds: float, needs: float) -> GapMove:
-    return GapMove(code=code, do=do, holds=holds, needs=needs, closes=holds >= needs)  # type: ignore[arg-type]
+def _move(code: GapCode, do: str, holds: float, needs: float) -> GapMove:
+    return GapMove(code=code, do=do, holds=holds, needs=needs, closes=holds >= needs)
